@@ -33,8 +33,15 @@ def command(*argv: str | Path, timeout: float | None = None, quiet: bool = False
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environment.update(ANSIBLE_HOME=str(ROOT / ".ansible"), ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"))
     try:
-        done = subprocess.run([str(part) for part in argv], env=environment, timeout=timeout, check=False,
-                              stdin=subprocess.DEVNULL, capture_output=quiet, text=True)
+        done = subprocess.run(
+            [str(part) for part in argv],
+            env=environment,
+            timeout=timeout,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            capture_output=quiet,
+            text=True,
+        )
     except subprocess.TimeoutExpired:
         return False
     if done.returncode and quiet and timeout is None:
@@ -48,7 +55,9 @@ def stop(problem: str, cure: str) -> None:
 
 def locked(name: str) -> str:
     """The lines of the lock that pin one package with its hashes."""
-    found = re.search(rf"^{re.escape(name)}==[^\n]*(?:\\\n[^\n]*)*\n(?:    --hash[^\n]*\n)*", LOCK.read_text(), re.MULTILINE)
+    found = re.search(
+        rf"^{re.escape(name)}==[^\n]*(?:\\\n[^\n]*)*\n(?:    --hash[^\n]*\n)*", LOCK.read_text(), re.MULTILINE
+    )
     if found is None:
         stop(f"{LOCK.name} does not pin {name}.", "Run: make lock")
         raise AssertionError
@@ -70,11 +79,29 @@ def environment() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         only_uv = Path(scratch) / "uv.lock"
         only_uv.write_text(locked("uv"))
-        if not command(PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes",
-                       "--requirement", only_uv):
+        if not command(
+            PYTHON,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--require-hashes",
+            "--requirement",
+            only_uv,
+        ):
             stop("the installer uv could not be fetched.", "Check that this machine reaches a Python package index.")
-    if not command(VENV / "bin" / "uv", "pip", "sync", "--quiet", "--require-hashes", "--compile-bytecode",
-                   "--python", PYTHON, LOCK):
+    if not command(
+        VENV / "bin" / "uv",
+        "pip",
+        "sync",
+        "--quiet",
+        "--require-hashes",
+        "--compile-bytecode",
+        "--python",
+        PYTHON,
+        LOCK,
+    ):
         stop("the locked dependencies could not be installed.", "See the message above; then run the command again.")
     stamp.write_text(wanted)
     say(f"dependencies are installed ({time.monotonic() - started:.0f} s)")
@@ -84,19 +111,46 @@ def kubernetes_core() -> None:
     if (COLLECTIONS / "kubernetes" / "core" / "MANIFEST.json").is_file():
         return
     galaxy = VENV / "bin" / "ansible-galaxy"
-    if command(galaxy, "collection", "install", "--requirements-file", ROOT / "requirements.yml",
-               "--collections-path", COLLECTIONS.parent, timeout=GALAXY_PATIENCE, quiet=True):
+    if command(
+        galaxy,
+        "collection",
+        "install",
+        "--requirements-file",
+        ROOT / "requirements.yml",
+        "--collections-path",
+        COLLECTIONS.parent,
+        timeout=GALAXY_PATIENCE,
+        quiet=True,
+    ):
         say("kubernetes.core comes from Galaxy (requirements.yml)")
         return
     with tempfile.TemporaryDirectory(dir=ROOT / ".ansible") as scratch:
-        if not command(PYTHON, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
-                       "--ignore-requires-python", "--only-binary", ":all:", "--require-hashes", "--dest", scratch,
-                       "--requirement", ROOT / "requirements.collections.lock"):
-            stop("kubernetes.core is neither on Galaxy nor in a package index that this machine reaches.",
-                 "Unpack kubernetes.core >= 6.6.0 into .ansible/collections/ansible_collections/kubernetes/core")
+        if not command(
+            PYTHON,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-deps",
+            "--ignore-requires-python",
+            "--only-binary",
+            ":all:",
+            "--require-hashes",
+            "--dest",
+            scratch,
+            "--requirement",
+            ROOT / "requirements.collections.lock",
+        ):
+            stop(
+                "kubernetes.core is neither on Galaxy nor in a package index that this machine reaches.",
+                "Unpack kubernetes.core >= 6.6.0 into .ansible/collections/ansible_collections/kubernetes/core",
+            )
         wheel = next(Path(scratch).glob("ansible-*.whl"))
         with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(scratch, [n for n in archive.namelist() if n.startswith("ansible_collections/kubernetes/core/")])
+            archive.extractall(
+                scratch, [n for n in archive.namelist() if n.startswith("ansible_collections/kubernetes/core/")]
+            )
         (COLLECTIONS / "kubernetes").mkdir(exist_ok=True)
         (Path(scratch) / "ansible_collections" / "kubernetes" / "core").rename(COLLECTIONS / "kubernetes" / "core")
     say("kubernetes.core comes from the Python package ansible (Galaxy is out of reach)")
@@ -104,6 +158,9 @@ def kubernetes_core() -> None:
 
 if __name__ == "__main__":
     if sys.version_info < (3, 11):  # noqa: UP036 - this file is what a newcomer's Python meets first
-        stop(f"Python 3.11 or newer is needed, this is {sys.version.split()[0]}.", "Use: make PYTHON=/path/to/python3.11 ...")
+        stop(
+            f"Python 3.11 or newer is needed, this is {sys.version.split()[0]}.",
+            "Use: make PYTHON=/path/to/python3.11 ...",
+        )
     environment()
     kubernetes_core()
