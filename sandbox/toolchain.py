@@ -1,0 +1,3 @@
+from pathlib import Path
+def ensure(report):
+    return Path("/tmp/bin")
