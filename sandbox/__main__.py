@@ -7,12 +7,12 @@ import json
 import shlex
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from sandbox import identities, lifecycle, toolchain
 from sandbox.errors import SandboxError
 from sandbox.layout import Layout
 from sandbox.processes import require_linux, tail
+from sandbox.progress import Progress
 
 EXIT = {lifecycle.UP: 0, lifecycle.UNHEALTHY: 1, lifecycle.DOWN: 3}
 
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _up(options: argparse.Namespace) -> int:
     layout = Layout.named(options.name)
-    binaries = toolchain.ensure(_report)
+    binaries = toolchain.ensure(Progress())
     info = lifecycle.up(layout, binaries, lambda line: _report(f"{layout.name}: {line}"))
     print(f"{layout.subject} is up. kubectl: {info['bin']}/kubectl --kubeconfig {info['kubeconfig']}")
     return 0
@@ -51,7 +51,8 @@ def _status(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(found, indent=1))
     else:
-        print(f"sandbox {found['name']!r} is {found['health']}" + (f" at {found['server']}" if "server" in found else ""))
+        where = f" at {found['server']}" if "server" in found else ""
+        print(f"sandbox {found['name']!r} is {found['health']}{where}")
         for process, state in found["processes"].items():
             print(f"  {process:24} {state}")
         for problem in found["problems"]:
@@ -60,7 +61,8 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _build(options: argparse.Namespace) -> int:
-    print(toolchain.ensure(_report))
+    for name, path in toolchain.ensure(Progress()).items():
+        print(f"{name:24} {path}")
     return 0
 
 
@@ -85,7 +87,10 @@ def _logs(options: argparse.Namespace) -> int:
         logs = [log for log in logs if log.stem == options.process]
     if not logs:
         raise SandboxError(
-            layout.subject, "has no such log.", f"See what runs: python -m sandbox status --name {layout.name}", "SBX-LOG"
+            layout.subject,
+            "has no such log.",
+            f"See what runs: python -m sandbox status --name {layout.name}",
+            "SBX-LOG",
         )
     for log in logs:
         print(f"==> {log} <==\n{tail(log, options.lines)}")
@@ -105,13 +110,15 @@ def _parser() -> argparse.ArgumentParser:
         each.set_defaults(run=run)
         return each
 
-    command("build", _build, "build what is missing of the binaries and print their folder")
+    command("build", _build, "build what is missing of the binaries and print where they are")
     named = [
         command("up", _up, "start a sandbox; builds the binaries at the first time"),
         command("down", _down, "stop a sandbox and remove its files"),
         state := command("status", _status, "how a sandbox is: exit status 0 up, 1 unhealthy, 3 not up"),
-        user := command("user", _user, "make a user: prints the kubeconfig; its AccessKey is a profile in `credentials`"),
-        command("env", _env, "print shell exports: eval \"$(python -m sandbox env)\""),
+        user := command(
+            "user", _user, "make a user; prints its kubeconfig. Its AccessKey is a profile in `credentials`"
+        ),
+        command("env", _env, 'print shell exports: eval "$(python -m sandbox env)"'),
         logs := command("logs", _logs, "print the last lines of a process's log, or of all"),
     ]
     for each in named:

@@ -8,6 +8,7 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import cast
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -56,8 +57,7 @@ class Authority:
             self._create(key_file)
         self._certificate = x509.load_pem_x509_certificate(self.certificate_file.read_bytes())
         key = serialization.load_pem_private_key(key_file.read_bytes(), None)
-        assert isinstance(key, ec.EllipticCurvePrivateKey)
-        self._key = key
+        self._key = cast(ec.EllipticCurvePrivateKey, key)
 
     def _create(self, key_file: Path) -> None:
         key = ec.generate_private_key(ec.SECP256R1())
@@ -82,9 +82,7 @@ class Authority:
             _builder(subject, self._certificate.subject, key.public_key())
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
-            .add_extension(
-                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False
-            )
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         )
         if names:
             builder = builder.add_extension(x509.SubjectAlternativeName([_general(name) for name in names]), False)
@@ -128,9 +126,7 @@ def signing_key(folder: Path, stem: str) -> None:
     """The pair that signs service account tokens (``<stem>.key``) and verifies them (``<stem>.pub``)."""
     key = ec.generate_private_key(ec.SECP256R1())
     write_private(folder / f"{stem}.key", _pem(key))
-    public = key.public_key().public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
+    public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     write_private(folder / f"{stem}.pub", public.decode())
 
 

@@ -42,7 +42,7 @@ class Context:
 class Process:
     """One row: how a process starts, which ports it opens, and when it counts as ready.
 
-    ``health`` is a path asked over https on the process's first port; None means that the process writes its ready file.
+    ``health`` is a path asked over https on the process's first port; None: the process writes its ready file.
     """
 
     name: str
@@ -185,7 +185,6 @@ def _there(name: str) -> bool:  # DEV
 
 
 CLIENTS_OF_THE_API = tuple(p for p in CLIENTS_OF_THE_API if p.health or _there(p.name))  # DEV
-PROCESSES = (ETCD, APISERVER, *CLIENTS_OF_THE_API)
 
 
 def make_certificates(context: Context) -> Authority:

@@ -31,14 +31,14 @@ def write_private(path: Path, text: str) -> None:
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as stream:
         stream.write(text)
-    os.replace(temporary, path)
+    temporary.replace(path)
 
 
 @contextmanager
 def locked(path: Path, *, wait: bool) -> Iterator[bool]:
     """Hold the lock of a file; yields False at once when somebody else holds it and ``wait`` is off."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with open(path, "a") as stream:
+    with path.open("a") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
@@ -122,7 +122,7 @@ class Layout:
 
     @property
     def operation_lock(self) -> Path:
-        """Held by ``up`` and ``down``, so that two of them take turns. It stands beside the folder, which comes and goes."""
+        """Held by ``up`` and ``down``, so that two of them take turns; beside the folder, which comes and goes."""
         return self.root.parent / f".{self.name}.lock"
 
     @property

@@ -7,8 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -24,7 +24,7 @@ POLL = 0.05
 STOP_PATIENCE = 15.0
 
 
-def up(layout: Layout, binaries: Path, report: Report) -> dict[str, Any]:
+def up(layout: Layout, binaries: Mapping[str, Path], report: Report) -> dict[str, Any]:
     """Start the sandbox and return what ``sandbox.json`` says; one that is up already stays as it is."""
     layout.refuse_foreign()
     with _turn(layout, report):
@@ -32,8 +32,8 @@ def up(layout: Layout, binaries: Path, report: Report) -> dict[str, Any]:
             sweep(layout.root)
             layout.remove()
             layout.create()
-            for binary in binaries.iterdir():
-                (layout.bin / binary.name).symlink_to(binary.resolve())
+            for name, path in binaries.items():
+                (layout.bin / name).symlink_to(path)
             _start_supervisor(layout)
         with _cleaned_up_on_interrupt(layout):
             _follow(layout, report)
@@ -53,7 +53,7 @@ def down(layout: Layout, report: Report) -> bool:
 
 
 def status(layout: Layout) -> dict[str, Any]:
-    """``sandbox.json`` and: ``health`` (up, unhealthy, down), ``processes`` (name to state), ``problems`` (sentences)."""
+    """``sandbox.json``, and ``health`` (up, unhealthy, down), ``processes`` (name: state), ``problems`` (sentences)."""
     if not alive(layout):
         return {"name": layout.name, "state": str(layout.root), "health": DOWN, "processes": {}, "problems": []}
     info = layout.read(layout.info_file)
@@ -90,10 +90,8 @@ def stop(layout: Layout) -> None:
 def _signal_supervisor(layout: Layout, number: signal.Signals) -> None:
     # Empty for the blink between the supervisor's lock and the writing of its pid.
     if pid := layout.supervisor_lock.read_text():
-        try:
+        with suppress(ProcessLookupError):
             os.kill(int(pid), number)
-        except ProcessLookupError:
-            pass
 
 
 def _start_supervisor(layout: Layout) -> None:

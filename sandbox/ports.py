@@ -32,7 +32,7 @@ def free_ports(count: int, *, tries: int = 2000) -> list[int]:
     for _ in range(tries):
         if len(chosen) == count:
             break
-        port = random.randint(LOWEST, HIGHEST)
+        port = random.randint(LOWEST, HIGHEST)  # noqa: S311 (no secret)
         if port not in chosen and is_free(port):
             chosen.append(port)
     if len(chosen) < count:

@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from sandbox.errors import SandboxError
@@ -17,13 +18,15 @@ from sandbox.layout import REPOSITORY
 # Every process of a sandbox carries this variable with the sandbox's folder: so are also its grandchildren found.
 MARK = "ACK_SANDBOX_OF"
 _PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 def require_linux() -> None:
     if sys.platform != "linux":
         raise SandboxError(
-            "sandbox", f"needs Linux, and this is {sys.platform}.", "Run it in a Linux machine or container.", "SBX-LINUX"
+            "sandbox",
+            f"needs Linux, and this is {sys.platform}.",
+            "Run it in a Linux machine or container.",
+            "SBX-LINUX",
         )
 
 
@@ -32,19 +35,22 @@ def environment(state: Path) -> dict[str, str]:
     return os.environ | {MARK: str(state), "PYTHONPATH": str(REPOSITORY), "PYTHONUNBUFFERED": "1"}
 
 
+def die_with(parent: int) -> Callable[[], None]:
+    """For ``preexec_fn``: the kernel kills the child when its parent dies, also when that has happened already."""
+
+    def ask_the_kernel() -> None:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return ask_the_kernel
+
+
 def spawn(command: Sequence[str], state: Path, log: Path) -> subprocess.Popen[bytes]:
     """Start a child that the kernel kills as soon as this process is gone, however it goes.
 
     The death signal is tied to the thread that starts the child: call it from the main thread.
     """
-    parent = os.getpid()
-
-    def die_with_parent() -> None:
-        assert _libc is not None
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
-
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         return subprocess.Popen(
@@ -54,7 +60,7 @@ def spawn(command: Sequence[str], state: Path, log: Path) -> subprocess.Popen[by
             stderr=descriptor,
             cwd=state,
             env=environment(state),
-            preexec_fn=die_with_parent,
+            preexec_fn=die_with(os.getpid()),  # noqa: PLW1509 (single-threaded)
         )
     finally:
         os.close(descriptor)
@@ -81,13 +87,14 @@ def sweep(state: Path, *, spare: Sequence[int] = (), patience: float = 5.0) -> N
     until = time.monotonic() + patience
     while left := [pid for pid in marked(state) if pid not in spare]:
         for pid in left:
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         if time.monotonic() > until:
             raise SandboxError(
-                str(state), f"has processes that don't die: {left}.", "Look at them with ps, and try again.", "SBX-STUCK"
+                str(state),
+                f"has processes that don't die: {left}.",
+                "Look at them with ps, and try again.",
+                "SBX-STUCK",
             )
         time.sleep(0.02)
 

@@ -1,7 +1,7 @@
 """The one process that owns a sandbox: it starts the others in order, watches them, and takes them with it.
 
-It restarts nothing: a process that died is written down (``run/health.json``) and makes the sandbox unhealthy, because a
-silent restart would hide what a test has to see. A guard beside it waits for its end and kills grandchildren that the
+It restarts nothing: a process that died is written down (``run/health.json``) and makes the sandbox unhealthy, since
+a silent restart would hide what a test has to see. A guard beside it waits for its end and kills grandchildren that the
 kernel's death signal doesn't reach.
 """
 
@@ -70,7 +70,7 @@ class Supervisor:
 
     def report(self, line: str) -> None:
         """A line of progress, for ``up`` to print and the log to keep."""
-        with open(self.layout.run / "progress", "a") as stream:
+        with (self.layout.run / "progress").open("a") as stream:
             stream.write(f"{time.monotonic() - self.started:5.1f} s  {line}\n")
 
     def start(self, *processes: Process) -> None:
@@ -184,7 +184,7 @@ class Supervisor:
                     self.write_health()
 
     def write_health(self) -> None:
-        running = {name: "running" for name in self.children}
+        running = dict.fromkeys(self.children, "running")
         write_private(self.layout.run / "health.json", json.dumps({**running, **self.exited}))
 
     def stop(self) -> None:
@@ -208,7 +208,7 @@ def _words(code: int) -> str:
 @contextmanager
 def sole_owner(layout: Layout) -> Iterator[None]:
     """Hold the supervisor's lock; it frees itself when this process ends, however it ends."""
-    with open(layout.supervisor_lock, "a+") as stream:
+    with layout.supervisor_lock.open("a+") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         stream.truncate(0)
         stream.write(str(os.getpid()))
