@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _up(options: argparse.Namespace) -> int:
     layout = Layout.named(options.name)
     binaries = toolchain.ensure(Progress())
-    info = lifecycle.up(layout, binaries, lambda line: _report(f"{layout.name}: {line}"))
+    info = lifecycle.up(layout, binaries, lambda line: _report(f"{layout.name}: {line}"), options.with_process)
     print(f"{layout.subject} is up. kubectl: {info['bin']}/kubectl --kubeconfig {info['kubeconfig']}")
     return 0
 
@@ -112,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
 
     command("build", _build, "build what is missing of the binaries and print where they are")
     named = [
-        command("up", _up, "start a sandbox; builds the binaries at the first time"),
+        start := command("up", _up, "start a sandbox; builds the binaries at the first time"),
         command("down", _down, "stop a sandbox and remove its files"),
         state := command("status", _status, "how a sandbox is: exit status 0 up, 1 unhealthy, 3 not up"),
         user := command(
@@ -123,6 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     ]
     for each in named:
         each.add_argument("--name", default="default", help="which sandbox (default: default)")
+    start.add_argument("--with-process", type=int, metavar="PID", help="go down by itself when this process ends")
     state.add_argument("--json", action="store_true", help="print sandbox.json and the health as JSON")
     user.add_argument("user", metavar="USER")
     user.add_argument("--group", action="append", metavar="GROUP", help="repeatable; default: system:masters")

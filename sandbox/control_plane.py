@@ -50,8 +50,13 @@ class Process:
     ports: tuple[str, ...] = ()
     health: str | None = None
 
+    @property
+    def is_ours(self) -> bool:
+        """True for a process of this package, which wants to end in order; the others' state is thrown away."""
+        return self.health is None
+
     def command(self, context: Context) -> list[str]:
-        if self.health is None:
+        if self.is_ours:
             return [sys.executable, "-m", f"sandbox.{self.name}", *self.flags(context)]
         return [str(context.layout.bin / self.name), *self.flags(context)]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from sandbox.errors import SandboxError
 
@@ -22,7 +22,7 @@ MARKER = ".ack-sandbox"
 
 def home() -> Path:
     """The folder of all sandboxes: ``$ACK_SANDBOX_HOME``, else ``.sandbox`` in the repository."""
-    return Path(os.environ.get("ACK_SANDBOX_HOME") or REPOSITORY / ".sandbox").absolute()
+    return Path(os.environ.get("ACK_SANDBOX_HOME") or REPOSITORY / ".sandbox").resolve()
 
 
 def write_private(path: Path, text: str) -> None:
@@ -38,13 +38,24 @@ def write_private(path: Path, text: str) -> None:
 def locked(path: Path, *, wait: bool) -> Iterator[bool]:
     """Hold the lock of a file; yields False at once when somebody else holds it and ``wait`` is off."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with path.open("a") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            yield False
-            return
-        yield True
+    while True:
+        with path.open("a") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError:
+                yield False
+                return
+            # Its last holder may have removed the file: then this is the lock of nothing, and the next one counts.
+            if _is_still(path, stream):
+                yield True
+                return
+
+
+def _is_still(path: Path, stream: IO[str]) -> bool:
+    try:
+        return path.stat().st_ino == os.fstat(stream.fileno()).st_ino
+    except FileNotFoundError:
+        return False
 
 
 @dataclass(frozen=True)

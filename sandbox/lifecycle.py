@@ -24,19 +24,18 @@ POLL = 0.05
 STOP_PATIENCE = 15.0
 
 
-def up(layout: Layout, binaries: Mapping[str, Path], report: Report) -> dict[str, Any]:
-    """Start the sandbox and return what ``sandbox.json`` says; one that is up already stays as it is."""
+def up(layout: Layout, binaries: Mapping[str, Path], report: Report, owner: int | None = None) -> dict[str, Any]:
+    """Start the sandbox and return what ``sandbox.json`` says; one that is up already stays as it is.
+
+    With ``owner`` the sandbox goes down by itself, and leaves nothing, when the process of that id ends.
+    """
     layout.refuse_foreign()
     with _turn(layout, report):
-        if not alive(layout):
-            sweep(layout.root)
-            layout.remove()
-            layout.create()
-            for name, path in binaries.items():
-                (layout.bin / name).symlink_to(path)
-            _start_supervisor(layout)
-        with _cleaned_up_on_interrupt(layout):
-            _follow(layout, report)
+        if not (alive(layout) and layout.info_file.exists()):
+            with _cleaned_up_on_interrupt(layout):
+                if not alive(layout):
+                    _start_afresh(layout, binaries, owner)
+                _follow(layout, report)
         _refuse_unhealthy(layout)
         return layout.info()
 
@@ -48,7 +47,7 @@ def down(layout: Layout, report: Report) -> bool:
         existed = layout.exists()
         stop(layout)
         layout.remove()
-    layout.operation_lock.unlink(missing_ok=True)
+        layout.operation_lock.unlink(missing_ok=True)
     return existed
 
 
@@ -94,10 +93,15 @@ def _signal_supervisor(layout: Layout, number: signal.Signals) -> None:
             os.kill(int(pid), number)
 
 
-def _start_supervisor(layout: Layout) -> None:
+def _start_afresh(layout: Layout, binaries: Mapping[str, Path], owner: int | None) -> None:
+    sweep(layout.root)
+    layout.remove()
+    layout.create()
+    for name, path in binaries.items():
+        (layout.bin / name).symlink_to(path)
     log = os.open(layout.log("supervisor"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     process = subprocess.Popen(
-        [sys.executable, "-m", "sandbox.supervisor", str(layout.root)],
+        [sys.executable, "-m", "sandbox.supervisor", str(layout.root), *([str(owner)] if owner else [])],
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,

@@ -32,7 +32,8 @@ def require_linux() -> None:
 
 def environment(state: Path) -> dict[str, str]:
     """What the sandbox's processes see: this environment with the mark, and this repository on Python's path."""
-    return os.environ | {MARK: str(state), "PYTHONPATH": str(REPOSITORY), "PYTHONUNBUFFERED": "1"}
+    path = [str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return os.environ | {MARK: str(state), "PYTHONPATH": os.pathsep.join(path), "PYTHONUNBUFFERED": "1"}
 
 
 def die_with(parent: int) -> Callable[[], None]:

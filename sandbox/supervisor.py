@@ -11,6 +11,7 @@ import fcntl
 import http.client
 import json
 import os
+import select
 import signal
 import ssl
 import subprocess
@@ -31,18 +32,26 @@ from sandbox.processes import spawn, sweep, tail
 
 START_TIMEOUT = 90.0
 PORT_ATTEMPTS = 4
+STOP_PATIENCE = 2.0
 POLL = 0.05
+WATCH_INTERVAL = 0.5
 
 
 class Stopped(Exception):
     """Somebody asked the supervisor to end."""
 
 
+class OwnerGone(Exception):
+    """The process that this sandbox was started for has ended."""
+
+
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    # Once is enough: the second signal must not interrupt the cleaning up.
-    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(each, signal.SIG_IGN)
     raise Stopped
+
+
+def _on_signals(action: Any) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, action)
 
 
 def ask(layout: Layout, port: int, path: str) -> bytes | None:
@@ -173,10 +182,12 @@ class Supervisor:
         answer = ask(self.layout, self.context.ports["kube-apiserver"], "/version")
         return str(json.loads(answer or b"{}").get("gitVersion", "")).removeprefix("v")
 
-    def watch(self) -> NoReturn:
-        """Until somebody stops us: notice who died, and write it down once."""
+    def watch(self, owner: int | None) -> NoReturn:
+        """Until somebody stops us or the owner ends: notice who died, and write it down once."""
+        ended = [_descriptor(owner)] if owner else []
         while True:
-            time.sleep(0.5)
+            if select.select(ended, [], [], WATCH_INTERVAL)[0]:
+                raise OwnerGone
             for name, child in list(self.children.items()):
                 if (code := child.poll()) is not None:
                     del self.children[name]
@@ -188,17 +199,25 @@ class Supervisor:
         write_private(self.layout.run / "health.json", json.dumps({**running, **self.exited}))
 
     def stop(self) -> None:
-        """End all children, the clients of the API first; nothing here is worth waiting long for."""
-        children = list(self.children.values())[::-1]
-        for child in children:
-            child.terminate()
-        until = time.monotonic() + 1.5
-        for child in children:
+        """End all children: ours may put their things in order, the others have nothing that anybody will need."""
+        ours = {process.name for process in control_plane.PROCESSES if process.is_ours}
+        for name, child in self.children.items():
+            child.terminate() if name in ours else child.kill()
+        until = time.monotonic() + STOP_PATIENCE
+        for child in self.children.values():
             try:
                 child.wait(max(0.0, until - time.monotonic()))
             except subprocess.TimeoutExpired:
                 child.kill()
                 child.wait()
+
+
+def _descriptor(pid: int) -> int:
+    """A descriptor that becomes readable when the process ends; unlike a pid it never means another process."""
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise OwnerGone from None
 
 
 def _words(code: int) -> str:
@@ -209,7 +228,8 @@ def _words(code: int) -> str:
 def sole_owner(layout: Layout) -> Iterator[None]:
     """Hold the supervisor's lock; it frees itself when this process ends, however it ends."""
     with layout.supervisor_lock.open("a+") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Waits for a blink at most: only who asks whether the supervisor lives ever takes this lock too.
+        fcntl.flock(stream, fcntl.LOCK_EX)
         stream.truncate(0)
         stream.write(str(os.getpid()))
         stream.flush()
@@ -222,6 +242,7 @@ def start_guard(state: Path) -> int:
     if guard := os.fork():
         os.close(reader)
         return guard
+    _on_signals(signal.SIG_IGN)
     os.setsid()
     os.close(writer)
     os.read(reader, 1)
@@ -231,26 +252,33 @@ def start_guard(state: Path) -> int:
         os._exit(0)
 
 
-def main(state: Path) -> int:
+def main(state: Path, owner: int | None) -> int:
+    """Run a sandbox until a signal, or until the process ``owner`` is gone: then its folder goes too."""
     layout = Layout(state)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, _stop)
     guard = start_guard(state)
     with sole_owner(layout):
         supervisor = Supervisor(layout)
+        remove = False
+        _on_signals(_stop)
         try:
             supervisor.bring_up()
-            supervisor.watch()
+            supervisor.watch(owner)
         except Stopped:
+            return 0
+        except OwnerGone:
+            remove = True
             return 0
         except SandboxError as error:
             failure = {"subject": error.subject, "problem": error.problem, "cure": error.cure, "code": error.code}
             write_private(layout.run / "failure.json", json.dumps(failure))
             return 1
         finally:
+            _on_signals(signal.SIG_IGN)
             supervisor.stop()
             sweep(state, spare=[guard])
+            if remove:
+                layout.remove()
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2]) if sys.argv[2:] else None))
