@@ -28,7 +28,9 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> str:
     ).decode()
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, lifetime: timedelta = LIFETIME
+) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()
@@ -37,7 +39,7 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicK
         .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - BACKDATED)
-        .not_valid_after(now + LIFETIME)
+        .not_valid_after(now + lifetime)
     )
 
 
@@ -75,11 +77,13 @@ class Authority:
         write_private(key_file, _pem(key))
         write_private(self.certificate_file, certificate.public_bytes(serialization.Encoding.PEM).decode())
 
-    def _issue(self, subject: x509.Name, usage: x509.ObjectIdentifier, names: Sequence[str]) -> tuple[str, str]:
+    def _issue(
+        self, subject: x509.Name, usage: x509.ObjectIdentifier, names: Sequence[str], lifetime: timedelta = LIFETIME
+    ) -> tuple[str, str]:
         key = ec.generate_private_key(ec.SECP256R1())
         usages = [usage] if not names else [usage, ExtendedKeyUsageOID.CLIENT_AUTH]
         builder = (
-            _builder(subject, self._certificate.subject, key.public_key())
+            _builder(subject, self._certificate.subject, key.public_key(), lifetime)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
@@ -97,8 +101,10 @@ class Authority:
         """A certificate that says who a client is, as ``<stem>.crt`` and ``<stem>.key``."""
         return self._store(stem, *self.client_pem(common_name, groups))
 
-    def client_pem(self, common_name: str, groups: Sequence[str] = ()) -> tuple[str, str]:
-        return self._issue(_name(common_name, groups), ExtendedKeyUsageOID.CLIENT_AUTH, ())
+    def client_pem(
+        self, common_name: str, groups: Sequence[str] = (), lifetime: timedelta = LIFETIME
+    ) -> tuple[str, str]:
+        return self._issue(_name(common_name, groups), ExtendedKeyUsageOID.CLIENT_AUTH, (), lifetime)
 
     def _store(self, stem: str, certificate: str, key: str) -> tuple[Path, Path]:
         paths = self.folder / f"{stem}.crt", self.folder / f"{stem}.key"
@@ -108,7 +114,11 @@ class Authority:
 
     def kubeconfig(self, path: Path, server: str, user: str, groups: Sequence[str]) -> None:
         """Write a kubeconfig (0600) that carries its certificates, so that it works wherever it is copied to."""
-        certificate, key = self.client_pem(user, groups)
+        write_private(path, self.kubeconfig_text(server, user, groups))
+
+    def kubeconfig_text(self, server: str, user: str, groups: Sequence[str], lifetime: timedelta = LIFETIME) -> str:
+        """A kubeconfig whose client certificate is valid for ``lifetime`` from now on."""
+        certificate, key = self.client_pem(user, groups, lifetime)
         cluster = {"server": server, "certificate-authority-data": _encoded(self.certificate_file.read_text())}
         credentials = {"client-certificate-data": _encoded(certificate), "client-key-data": _encoded(key)}
         document = {
@@ -119,7 +129,7 @@ class Authority:
             "contexts": [{"name": "sandbox", "context": {"cluster": "sandbox", "user": user}}],
             "current-context": "sandbox",
         }
-        write_private(path, json.dumps(document, indent=1) + "\n")
+        return json.dumps(document, indent=1) + "\n"
 
 
 def signing_key(folder: Path, stem: str) -> None:
