@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 from sandbox import control_plane, identities, pools
 from sandbox.control_plane import Context, Process
 from sandbox.errors import SandboxError
-from sandbox.layout import Layout, write_private
+from sandbox.layout import Layout, locked, write_private
 from sandbox.ports import free_ports, says_taken
 from sandbox.processes import spawn, sweep, tail
 
@@ -200,7 +200,7 @@ class Supervisor:
 
     def stop(self) -> None:
         """End all children: ours may put their things in order, the others have nothing that anybody will need."""
-        ours = {process.name for process in control_plane.PROCESSES if process.is_ours}
+        ours = {process.name for process in control_plane.CLIENTS_OF_THE_API if process.is_ours}
         for name, child in self.children.items():
             child.terminate() if name in ours else child.kill()
         until = time.monotonic() + STOP_PATIENCE
@@ -234,6 +234,14 @@ def sole_owner(layout: Layout) -> Iterator[None]:
         stream.write(str(os.getpid()))
         stream.flush()
         yield
+
+
+def _remove(layout: Layout) -> None:
+    """Leave nothing, unless an ``up`` or ``down`` is at work on the folder just now: then it is theirs."""
+    with locked(layout.operation_lock, wait=False) as free:
+        if free:
+            layout.remove()
+            layout.operation_lock.unlink(missing_ok=True)
 
 
 def start_guard(state: Path) -> int:
@@ -277,7 +285,7 @@ def main(state: Path, owner: int | None) -> int:
             supervisor.stop()
             sweep(state, spare=[guard])
             if remove:
-                layout.remove()
+                _remove(layout)
 
 
 if __name__ == "__main__":
