@@ -75,11 +75,11 @@ CODES: dict[str, Code] = {
     "EntityNotExist.Policy": Code(404, "The policy does not exist.", RAM),
     "EntityNotExist.Policy.Version": Code(404, "The policy version does not exist.", RAM),
     "EntityNotExist.Role": Code(404, "The role does not exist.", RAM),
-    "EntityNotExist.Role.Policy": Code(404, "The indicate policy attached to the role does not exist.", RAM),
+    "EntityNotExist.Role.Policy": Code(404, "The indicate policy attached to the role does not exist.", TERRAFORM),
     "EntityAlreadyExists.Policy": Code(409, "The policy does already EXIST.", RAM),
     "EntityAlreadyExists.Role.Policy": Code(409, "The role has already been attached this policy.", RAM),
-    "DeleteConflict.Policy.Role": Code(
-        409, "The policy CAN NOT been attached to any role while deleting the policy.", RAM
+    "DeleteConflict.Policy.Role": _invented(
+        409, "The policy CAN NOT been attached to any role while deleting the policy."
     ),
     "DeleteConflict.Policy.Version": Code(409, "The policy CAN NOT has any version except the default version.", RAM),
     "DeleteConflict.Policy.Version.Default": Code(
@@ -108,22 +108,18 @@ CODES: dict[str, Code] = {
     "InvalidParameter.Paging": _invented(400, "{name} must be {expected}"),
     # ECS
     "InvalidInstanceId.NotFound": Code(404, "The specified InstanceId does not exist.", ECS),
-    "IncorrectInstanceStatus": Code(
-        403, "The current status of the resource does not support this operation.", ECS
-    ),
+    "IncorrectInstanceStatus": Code(403, "The current status of the resource does not support this operation.", ECS),
     "InvalidDiskId.NotFound": Code(404, "The specified disk does not exist.", ECS),
     "InvalidRegionId.NotFound": Code(404, "The specified RegionId does not exist.", ECS),
-    "CmdContent.DecodeError": Code(403, "The CommandContent can not be base64 decoded.", ECS),
+    "CmdContent.DecodeError": Code(400, "The CommandContent can not be base64 decoded.", ECS),
     "CmdContent.ExceedLimit": Code(403, "The length of the CommandContent exceeds the upper limit.", ECS),
     "InvalidCmdType.NotFound": Code(403, "The specified command type does not exist.", ECS),
     "InvalidParameter.Value": _invented(400, "{name}: {why}"),
     "SnapshotQuotaExceed": Code(400, "The snapshot quota exceeds.", ECS),
     # STS
-    "InvalidParameter.RoleArn": Code(400, 'The parameter RoleArn is wrongly formed.', STS),
+    "InvalidParameter.RoleArn": Code(400, "The parameter RoleArn is wrongly formed.", STS),
     "InvalidParameter.RoleSessionName": Code(400, "The parameter RoleSessionName is wrongly formed.", STS),
-    "InvalidParameter.DurationSeconds": Code(
-        400, "The Min/Max value of DurationSeconds is 15min/12hr.", STS
-    ),
+    "InvalidParameter.DurationSeconds": Code(400, "The Min/Max value of DurationSeconds is 15min/1hr.", STS),
 }
 
 

@@ -1,6 +1,6 @@
 """Faults on demand: `<state>/cloud/faults.json`, written here, obeyed by the endpoint (which never writes that file).
 
-A fault meets the calls of one action (or of all, `*`), of one user or of everybody, `count` times or until it is cleared.
+A fault meets calls of one action (or of all, `*`), of one user or of everybody, `count` times or until it is cleared.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--status", type=int, default=0, help="HTTP status, for error and throttle")
     parser.add_argument("--seconds", type=float, default=0.0, help="delay or retry hint")
     parser.add_argument("--user", default="", help="only calls of this user (default: everybody's)")
-    parser.add_argument("--clear", action="store_true", help="forget faults (all, or those of the kind and action given)")
+    parser.add_argument("--clear", action="store_true", help="forget all faults, or those of the kind and action")
 
 
 def apply(state: Path, options: argparse.Namespace) -> str:
