@@ -104,7 +104,7 @@ def _apiserver(context: Context) -> list[str]:
         f"--kubelet-certificate-authority={pki / 'ca.crt'}",
         f"--kubelet-client-certificate={pki / 'apiserver-client.crt'}",
         f"--kubelet-client-key={pki / 'apiserver-client.key'}",
-        # A node's InternalIP is pretended; its kubelet (kwok) listens on the ExternalIP 127.0.0.1.
+        # A node's InternalIP is pretended; its kubelet's port is on the ExternalIP 127.0.0.1.
         "--kubelet-preferred-address-types=ExternalIP,InternalIP",
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={pki / 'service-accounts.pub'}",
@@ -168,18 +168,34 @@ def _kwok(context: Context) -> list[str]:
     ]
 
 
+def _kubelet(context: Context) -> list[str]:
+    pki = context.layout.pki
+    return [
+        f"--address=127.0.0.1:{context.ports['kubelet']}",
+        f"--state={context.layout.root}",
+        f"--tls-cert-file={pki / 'serving.crt'}",
+        f"--tls-private-key-file={pki / 'serving.key'}",
+        f"--client-ca-file={pki / 'ca.crt'}",
+    ]
+
+
+def _machines(context: Context) -> list[str]:
+    return [*_ours(context), "--kubelet-port", str(context.ports["kubelet"])]
+
+
 def _ours(context: Context) -> list[str]:
     return ["--state", str(context.layout.root)]
 
 
-# In the order of their start. The custom resources of kwok are made after kube-apiserver answers.
+# In the order of their start.
 ETCD = Process("etcd", _etcd, ("etcd", "etcd-peer"), "/health")
 APISERVER = Process("kube-apiserver", _apiserver, ("kube-apiserver",), "/readyz")
 CLIENTS_OF_THE_API = (
     Process("kube-controller-manager", _controller_manager, ("kube-controller-manager",), "/healthz"),
     Process("kube-scheduler", _scheduler, ("kube-scheduler",), "/healthz"),
     Process("kwok", _kwok, ("kwok",), "/healthz"),
-    Process("machines", _ours),
+    Process("kubelet", _kubelet, ("kubelet",), "/healthz"),
+    Process("machines", _machines),
     Process("cloud", _ours),
 )
 from importlib.util import find_spec  # noqa: E402  # DEV

@@ -136,8 +136,6 @@ class Supervisor:
         self.start(control_plane.ETCD)
         self.start(control_plane.APISERVER)
         control_plane.make_kubeconfigs(self.context, authority)
-        self.kubectl("create", "-f", str(control_plane.SOURCES / "kwok-crds.yaml"))
-        self.kubectl("wait", "--for=condition=established", "--timeout=30s", "crd", "--all")
         self.start(*control_plane.CLIENTS_OF_THE_API)
         for namespace in ("default", "kube-system"):
             self.kubectl("wait", "--for=create", "--timeout=30s", f"--namespace={namespace}", "serviceaccount/default")

@@ -25,6 +25,7 @@ BINARIES: Mapping[str, str] = {
     "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
     "kwok": "sigs.k8s.io/kwok/cmd/kwok",
     "kubectl": "k8s.io/kubernetes/cmd/kubectl",
+    "kubelet": "./kubelet",
     "helm": "helm.sh/helm/v3/cmd/helm",
 }
 
@@ -35,10 +36,12 @@ class Sources:
 
     text: str
     checksums: str
+    own: str = ""
 
     @classmethod
     def read(cls) -> Sources:
-        return cls((TOOLS / "go.mod").read_text(), (TOOLS / "go.sum").read_text())
+        own = "\0".join(path.read_text() for path in sorted(TOOLS.glob("*/*.go")))
+        return cls((TOOLS / "go.mod").read_text(), (TOOLS / "go.sum").read_text(), own)
 
     def version(self, module: str) -> str:
         """The required version of a module, such as ``v1.36.1``."""
@@ -69,7 +72,7 @@ class Sources:
     @property
     def key(self) -> str:
         """Names the cache folder: readable versions, and a hash of all that goes in."""
-        content = f"{self.text}\0{self.checksums}\0{self.linker_flags}"
+        content = f"{self.text}\0{self.checksums}\0{self.own}\0{self.linker_flags}"
         digest = hashlib.sha256(content.encode()).hexdigest()[:12]
         return f"kubernetes-{self.version('k8s.io/kubernetes')}-{platform.machine()}-{digest}"
 
