@@ -61,7 +61,8 @@ def test_every_binary_is_a_tool_of_the_one_go_mod() -> None:
     text = toolchain.Sources.read().text
     block = re.search(r"^tool \((.*?)^\)", text, re.MULTILINE | re.DOTALL)
     assert block is not None
-    assert set(block[1].split()) == set(toolchain.BINARIES.values())
+    ours = {path for path in toolchain.BINARIES.values() if path.startswith("./")}
+    assert set(block[1].split()) == set(toolchain.BINARIES.values()) - ours
 
 
 def test_versions_come_from_go_mod_and_are_stamped_into_the_programs() -> None:
@@ -144,7 +145,7 @@ def test_what_is_missing_is_built_once_and_then_found(
     built = toolchain.ensure(Progress(output))
     assert {name: path.read_text().strip() for name, path in built.items()} == dict(toolchain.BINARIES)
     assert all(path.parent.parent == cache for path in built.values())
-    assert "built helm (7 of 7)" in output.getvalue()
+    assert f"built helm ({len(toolchain.BINARIES)} of {len(toolchain.BINARIES)})" in output.getvalue()
     silent = io.StringIO()
     assert toolchain.ensure(Progress(silent)) == built
     assert silent.getvalue() == ""
@@ -159,7 +160,7 @@ def test_a_build_goes_on_where_it_was_interrupted(cache: Path, tmp_path: Path, m
     output = io.StringIO()
     toolchain.ensure(Progress(output))
     assert "building helm with" in output.getvalue()
-    assert "built helm (7 of 7)" in output.getvalue()
+    assert f"built helm ({len(toolchain.BINARIES)} of {len(toolchain.BINARIES)})" in output.getvalue()
     assert not (folder / ".helm.part").exists()
 
 
@@ -208,7 +209,7 @@ def test_two_builds_take_turns_and_the_second_finds_everything_done(
     ]
     said = [each.communicate(timeout=60)[1] for each in both]
     assert [each.returncode for each in both] == [0, 0]
-    assert sorted(len(re.findall("^built ", each, re.MULTILINE)) for each in said) == [0, 7]
+    assert sorted(len(re.findall("^built ", each, re.MULTILINE)) for each in said) == [0, len(toolchain.BINARIES)]
 
 
 def test_an_interrupted_build_leaves_no_compiler_running(
