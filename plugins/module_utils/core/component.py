@@ -97,7 +97,6 @@ def _no_chart(component: Component) -> AckError:
         f"Set its chart to the vendor's (path, archive, URL, OCI reference, or name and repository), or install it in "
         f"the console:\n{steps}\n",
         "CMP-NO-CHART",
-        console_steps=list(component.entry.console),
     )
 
 
@@ -243,7 +242,12 @@ def _objects_of_others(component: Component, release: Release | None, changes: S
     if "adopt_objects" in component.accept:
         return ()
     name = f"release {component.namespace}/{component.release}"
-    held = {helm_release.key(thing, component.namespace) for thing in (release.objects if release else ())}
+    # The release's manifest may leave the namespace out; a cluster's own object has none.
+    held = {
+        helm_release.key(thing, namespace)
+        for thing in (release.objects if release else ())
+        for namespace in ("", component.namespace)
+    }
     return tuple(
         Finding("HLM-OWNED", helm_release.title(change.key), f"belongs to {helm_release.owner(change.live)}",
                 f"does not exist yet, or belongs to {name}",

@@ -152,6 +152,12 @@ def owner(live: Mapping[str, Any]) -> str:
     return f"a thing managed by {manager}" if manager else "nobody by Helm's marks"
 
 
+def is_kept(thing: Mapping[str, Any]) -> bool:
+    """Whether Helm leaves an object behind when its release no longer has it."""
+    annotations = (thing.get("metadata") or {}).get("annotations") or {}
+    return annotations.get("helm.sh/resource-policy") == "keep"
+
+
 _NOISE = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink")
 _NOISY_ANNOTATIONS = ("deprecated.daemonset.template.generation", "kubectl.kubernetes.io/last-applied-configuration",
                       "deployment.kubernetes.io/revision")  # fmt: skip

@@ -54,6 +54,16 @@ def first_values(component: Component, held: Mapping[str, Any], installed: bool,
     return values.put(result, component.policy_path, policy) if policy is not None and stated else result
 
 
+def differs(policy: int | None, found: Mapping[str, str]) -> bool:
+    """Whether an installer has another policy than the one that is wanted."""
+    return policy is not None and any(has != str(policy) for has in found.values())
+
+
+def kept(component: Component, given: Mapping[str, Any], policy: int | None) -> dict[str, Any]:
+    """The values with the policy that runs, where the chart's own would change it."""
+    return values.put(given, component.policy_path, policy)
+
+
 def check(component: Component, policy: int | None, found: Mapping[str, str], where: str) -> None:
     """Raise AckError (CMP-POLICY-PATH) unless every installer in ``found`` has the policy."""
     wrong = {name: has for name, has in found.items() if policy is not None and has != str(policy)}
