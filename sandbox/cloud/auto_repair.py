@@ -1,4 +1,4 @@
-"""ACK's auto-repair of managed pools: a node that stays NotReady is cordoned, restarted, and uncordoned when it is back.
+"""ACK's auto-repair of managed pools: a node that stays NotReady is cordoned, restarted and, once back, uncordoned.
 
 It asks nobody: also a node that somebody else had cordoned is schedulable afterwards (design: what a real cluster does
 to a plan). On ACK it acts after about 180 s, here after `auto_repair_after` of pools.yml.

@@ -192,8 +192,8 @@ def _instance(world: World, instance_id: str, instance: Record) -> Record:
 def _disk(world: World, instance_id: str, instance: Record) -> Record:
     machine, pool = instance["machine"], world.data["pools"].get(instance["pool_id"])
     return {
-        "DiskId": inventory.system_disk(instance_id), "InstanceId": instance_id, "Type": "system",
-        "Device": "/dev/xvda", "Status": "In_use", "Size": _system_disk_size(world, instance), "RegionId": machine["region_id"],
+        "DiskId": inventory.system_disk(instance_id), "InstanceId": instance_id, "Type": "system", "Status": "In_use",
+        "Device": "/dev/xvda", "Size": _system_disk_size(world, instance), "RegionId": machine["region_id"],
         "ZoneId": machine["zone_id"], "DiskName": "", "Portable": False, "DeleteWithInstance": True,
         "Category": pool["scaling_group"]["system_disk_category"] if pool else "cloud_essd",
         "CreationTime": instance["created"][:16] + "Z",
