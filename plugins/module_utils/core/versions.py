@@ -11,8 +11,10 @@ import functools
 import re
 from typing import Any
 
-_FORM = re.compile(r"(?:[a-z][a-z0-9+.-]*://)?v?(\d+(?:\.\d+)*)\+?(.*)", re.IGNORECASE | re.DOTALL)
-_PRE = re.compile(r"[-.~+]?(alpha|beta|rc|pre)[-.]?(\d*)", re.IGNORECASE)
+_FORM = re.compile(
+    r"(?:[a-z][a-z0-9+.-]*://)?v?(\d{1,18}(?:\.\d{1,18})*)(?!\d)\+?(.*)", re.IGNORECASE | re.DOTALL | re.ASCII
+)
+_PRE = re.compile(r"[-.~+]?(alpha|beta|rc|pre)(?![a-z])[-.]?(\d{0,18})", re.IGNORECASE | re.ASCII)
 _RANK = {"alpha": 0, "beta": 1, "pre": 2, "rc": 2}
 _RELEASE = (3, 0)
 

@@ -1,0 +1,87 @@
+"""The report of preflight: a text for people, grouped, and plain data for machines."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from ansible_collections.ack.ai_suite.plugins.module_utils.core.columns import aligned
+from ansible_collections.ack.ai_suite.plugins.module_utils.core.errors import joined
+from ansible_collections.ack.ai_suite.plugins.module_utils.core.findings import Finding
+from ansible_collections.ack.ai_suite.plugins.module_utils.core.preflight import Report
+
+_WIDTH = 116
+_WORD = {"error": "ERROR", "warning": "WARNING", "info": "NOTE"}
+
+
+def data(report: Report) -> dict[str, Any]:
+    """The report as JSON has it; the same cluster gives the same bytes."""
+    return {
+        "ok": report.ok,
+        "status": report.status,
+        "scope": report.scope,
+        "judged": {"nodes": report.nodes, "gpu_nodes": report.gpu_nodes, "pools": report.pools},
+        "checks": msgspec.to_builtins(report.checks),
+        "findings": msgspec.to_builtins(report.findings),
+        "silenced": [{**msgspec.to_builtins(finding), "reason": reason} for finding, reason in report.silenced],
+    }
+
+
+def text(report: Report, name: str) -> str:
+    """One line a check, then each kind of finding once: how many subjects, three of their names, and the cure."""
+    lines = [f"Preflight of {name}: {_outcome(report)}", ""]
+    lines += aligned([_check(check.code, check.what, check.passed, check.failed) for check in report.checks])
+    for finding, subjects in _grouped(report.findings):
+        lines += ["", f"{_WORD[finding.severity]} {finding.code}  {_subjects(subjects)}", *_explained(finding)]
+    for (finding, reason), subjects in _grouped_silenced(report.silenced):
+        lines += ["", f"SILENCED {finding.code}  {_subjects(subjects)}", *_wrapped(f"reason: {reason}")]
+    return "\n".join(lines)
+
+
+def _outcome(report: Report) -> str:
+    judged = [f"{report.nodes} nodes ({report.gpu_nodes} with GPU)"] if report.nodes else []
+    judged += [f"{report.pools} node pools to be"] if report.pools else []
+    counts = [
+        f"{sum(finding.severity == severity for finding in report.findings)} {word}"
+        for severity, word in (("error", "errors"), ("warning", "warnings"), ("info", "notes"))
+    ]
+    counts += [f"{len(report.silenced)} silenced"] if report.silenced else []
+    return f"{report.status.upper()}. {', '.join(judged) or 'The cluster alone'}: {', '.join(counts)}"
+
+
+def _check(code: str, what: str, passed: int, failed: int) -> list[str]:
+    return ["  " + ("ok" if not failed else "--"), code, what, f"{passed} of {passed + failed}"]
+
+
+def _grouped(findings: Sequence[Finding]) -> Iterator[tuple[Finding, list[str]]]:
+    groups: dict[Finding, list[str]] = {}
+    for finding in findings:
+        groups.setdefault(msgspec.structs.replace(finding, subject=""), []).append(finding.subject)
+    yield from groups.items()
+
+
+def _grouped_silenced(
+    silenced: Sequence[tuple[Finding, str]],
+) -> Iterator[tuple[tuple[Finding, str], list[str]]]:
+    groups: dict[tuple[Finding, str], list[str]] = {}
+    for finding, reason in silenced:
+        key = msgspec.structs.replace(finding, subject="", found="", required=""), reason
+        groups.setdefault(key, []).append(finding.subject)
+    yield from groups.items()
+
+
+def _subjects(names: Sequence[str]) -> str:
+    count = f" ({len(names)})" if len(names) > 1 else ""
+    return joined(names) + count
+
+
+def _explained(finding: Finding) -> Iterator[str]:
+    yield from _wrapped(f"found {finding.found}; required {finding.required}")
+    yield from _wrapped(f"{finding.cure} [{finding.source}]")
+
+
+def _wrapped(line: str) -> list[str]:
+    return textwrap.wrap(line, _WIDTH, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False)
