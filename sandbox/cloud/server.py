@@ -36,7 +36,7 @@ class Server(ThreadingHTTPServer):
         write_private(ready, json.dumps({"port": self.port, "url": f"http://127.0.0.1:{self.port}"}) + "\n")
 
     def start(self) -> threading.Thread:
-        thread = threading.Thread(target=self.serve_forever, name="cloud-server", daemon=True)
+        thread = threading.Thread(target=self.serve_forever, args=(0.02,), name="cloud-server", daemon=True)
         thread.start()
         return thread
 

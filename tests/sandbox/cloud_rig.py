@@ -34,6 +34,7 @@ REGION = POOLS.cluster["region_id"]
 ROLE = POOLS.cluster["worker_ram_role_name"]
 PATHS = {each.action: each for each in registry().operations}
 PATIENCE_SECONDS = 10.0
+SECRET = "tester-secret"
 
 
 class PretendedFleet:
@@ -108,7 +109,7 @@ class Rig:
         for folder in ("cloud", "pki"):
             (state / folder).mkdir(parents=True, exist_ok=True)
         Authority(state / "pki").kubeconfig(state / "kubeconfig", "https://127.0.0.1:1", "admin", ["system:masters"])
-        self.keys = {"LTAItester": {"secret": "tester-secret", "user": "tester"}}
+        self.keys = {"LTAItester": {"secret": SECRET, "user": "tester"}}
         self.write_keys()
         self._start()
         with self.world.store.change() as data:
@@ -141,7 +142,7 @@ class Rig:
     def write_keys(self) -> None:
         (self.state / "cloud" / "access_keys.json").write_text(json.dumps(self.keys))
 
-    def client(self, key_id: str = "LTAItester", secret: str = "tester-secret", token: str = "", **more: Any) -> Client:
+    def client(self, key_id: str = "LTAItester", secret: str = SECRET, token: str = "", **more: Any) -> Client:
         return Client(
             Config(
                 access_key_id=key_id,

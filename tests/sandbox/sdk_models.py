@@ -40,7 +40,9 @@ def _parsed(source: str, models: Any) -> SdkCall:
     request = re.search(r"(?:request|tmp_req): main_models\.(\w+),", source)
     path = re.search(r"pathname = f?'([^']+)'", source)
     method, answer = re.search(r"method = '(\w+)'", source), re.search(r"main_models\.(\w+Response)\(\)", source)
-    assert path and method and answer
+    assert path, source
+    assert method, source
+    assert answer, source
     return SdkCall(
         method[1],
         re.sub(r"\{DaraURL\.percent_encode\((\w+)\)\}", r"{\1}", path[1]),

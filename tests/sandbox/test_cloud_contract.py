@@ -13,7 +13,7 @@ from sandbox.cloud import cs, cs_fields, ecs_operations, ram_operations, sts
 from sandbox.cloud.operations import registry
 from sandbox.cloud.registry import Operation
 from tests.sandbox import sdk_models
-from tests.sandbox.cloud_rig import CLUSTER, REGION, ROLE, Rig, policy_text, pool_body, running
+from tests.sandbox.cloud_rig import CLUSTER, REGION, ROLE, SECRET, Rig, policy_text, pool_body, running
 
 PACKAGES = {"CS": "alibabacloud_cs20151215", "RAM": "alibabacloud_ram20150501"}
 # Shapes of ECS 7.11.8 and STS 1.2.0, whose packages are too large for a check of some field names.
@@ -69,8 +69,8 @@ def test_an_ecs_or_sts_call_has_no_field_that_the_sdk_lacks(operation: Operation
 def test_what_a_pool_shows_is_what_the_sdk_reads() -> None:
     detail = sdk_models.call_of(PACKAGES["CS"], "DescribeClusterNodePoolDetail")
     listed = sdk_models.call_of(PACKAGES["CS"], "DescribeClusterNodePools")
-    assert cs_fields.DETAIL == sdk_models.shape_of(sdk_models.answer_body(detail))
-    assert [cs_fields.LISTED] == sdk_models.shape_of(sdk_models.answer_body(listed))["nodepools"]
+    assert sdk_models.shape_of(sdk_models.answer_body(detail)) == cs_fields.DETAIL
+    assert sdk_models.shape_of(sdk_models.answer_body(listed))["nodepools"] == [cs_fields.LISTED]
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +173,7 @@ TOUR: dict[str, Sample] = {
     "DescribeTaskInfo": lambda rig, made: rig.task(made["task"]),
     "DescribeClusterTasks": lambda rig, made: rig.call("DescribeClusterTasks", query={"max_results": 2}),
     "ListAddons": lambda rig, made: rig.call("ListAddons", query={"cluster_id": CLUSTER}),
-    "DescribeAddon": lambda rig, made: rig.call("DescribeAddon", addon_name="coredns", query={"version": "v1.11.3.5-5321daf49-aliyun"}),
+    "DescribeAddon": lambda rig, made: rig.call("DescribeAddon", addon_name="csi-plugin", query={"version": "v1.32.4"}),
     "ListClusterAddonInstances": lambda rig, made: rig.call("ListClusterAddonInstances"),
     "GetClusterAddonInstance": lambda rig, made: rig.call("GetClusterAddonInstance", instance_name="coredns"),
     "DescribeClusterAddonsVersion": lambda rig, made: rig.call("DescribeClusterAddonsVersion"),
@@ -289,7 +289,7 @@ def test_the_typed_client_of_the_sdk_itself_is_served(rig: Rig) -> None:
     from alibabacloud_tea_openapi.utils_models import Config
 
     config = Config(
-        access_key_id="LTAItester", access_key_secret="tester-secret", endpoint=f"127.0.0.1:{rig.server.port}",
+        access_key_id="LTAItester", access_key_secret=SECRET, endpoint=f"127.0.0.1:{rig.server.port}",
         protocol="http", region_id=REGION,
     )  # fmt: skip
     client = Client(config)

@@ -15,7 +15,7 @@ from alibabacloud_tea_openapi.exceptions import ClientException
 from alibabacloud_tea_openapi.utils import Utils
 from darabonba.request import DaraRequest
 
-from tests.sandbox.cloud_rig import ROLE, Rig, running
+from tests.sandbox.cloud_rig import ROLE, SECRET, Rig, running
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ class Wire:
             "x-acs-content-sha256": Utils.hash(b"", "ACS3-HMAC-SHA256").hex(),
         }
 
-    def sign(self, key_id: str = "LTAItester", secret: str = "tester-secret") -> Wire:
+    def sign(self, key_id: str = "LTAItester", secret: str = SECRET) -> Wire:
         request = DaraRequest()
         request.method, request.pathname, request.query = self.method, self.path, self.query
         request.headers = self.headers
@@ -141,7 +141,7 @@ def test_the_sdk_sees_a_wrong_secret_as_a_client_error_with_its_code(rig: Rig) -
         rig.rpc("ListPolicies", client=rig.client(secret="guessed"))
     assert refused.value.code == "SignatureDoesNotMatch"
     assert "guessed" not in str(refused.value)
-    assert "tester-secret" not in str(refused.value)
+    assert SECRET not in str(refused.value)
 
 
 def test_an_unknown_key_is_refused(rig: Rig) -> None:
