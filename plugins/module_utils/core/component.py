@@ -155,14 +155,14 @@ def _decide_absent(component: Component, seen: Observed, now: datetime) -> Plan:
     if release is None or release.latest.status == "uninstalled":
         return Plan(facts={"component": component.name, "state": "absent"})
     helm_release.repair(release, seen.hold, now, allowed=component.repair_allowed, after=component.repair_after)
-    if not release.chart.ours and "removal" not in component.accept:
-        raise AckError(
-            release.subject,
+    data = helm_release.data_of(release)
+    if "removal" not in component.accept and (data or not release.chart.ours):
+        problem = (
             f"it came from the chart {release.chart.name} {release.chart.version}, which is not this collection's; "
-            "what was installed from App Catalog can be installed again through the suite only.",
-            "To remove it all the same, put removal into accept.",
-            "CMP-REMOVAL",
+            "what was installed from App Catalog can be installed again through the suite only."
         )
+        problem = f"data would go with it: {joined(data)}." if data else problem
+        raise AckError(release.subject, problem, "To remove it all the same, put removal into accept.", "CMP-REMOVAL")
     before, after = helm_release.shown(seen.changes)
     action = Action("uninstall", release.subject, {"step": "uninstall"})
     return Plan((action,), (), before, after, {"component": component.name, "state": "absent"})
@@ -179,7 +179,7 @@ def _decide_present(component: Component, seen: Observed, now: datetime) -> Plan
         after = component.repair_after
         cure = helm_release.repair(release, seen.hold, now, allowed=component.repair_allowed, after=after)
     findings = (*_objects_of_others(component, release, seen.changes), *_refusals(seen.refused),
-                *_installers(component, release, seen), *_downgrade(chart, release))  # fmt: skip
+                *_installers(component, release, seen), *_downgrade(chart, release), *_hooks(release))  # fmt: skip
     refuse(component.subject, findings, findings[0].code if len(findings) == 1 else "CMP-REFUSED")
     actions: list[Action] = []
     if cure is not None and release is not None:
@@ -271,6 +271,14 @@ def _downgrade(chart: Chart, release: Release | None) -> tuple[Finding, ...]:
         return ()
     return (Finding("CMP-DOWNGRADE", release.subject, release.chart.version, f"at most {chart.version}",
                     "The chart is older than the release: make sure that this is meant.", "warning"),)  # fmt: skip
+
+
+def _hooks(release: Release | None) -> tuple[Finding, ...]:
+    skipped = helm_release.hooks_of_install_alone(release) if release else []
+    if release is None or release.latest.status != "pending-install" or not skipped:
+        return ()
+    cure = "Look whether they did their work; if not, remove the component and install it again."
+    return (Finding("HLM-HOOKS", release.subject, joined(skipped), "hooks that an upgrade runs too", cure, "warning"),)
 
 
 def _installers(component: Component, release: Release | None, seen: Observed) -> tuple[Finding, ...]:

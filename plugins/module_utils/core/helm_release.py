@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ansible_collections.ack.ai_suite.plugins.module_utils.core.errors import AckError
+from ansible_collections.ack.ai_suite.plugins.module_utils.core.errors import AckError, joined
 
 Object = dict[str, Any]
 Key = tuple[str, str, str, str]  # group, kind, namespace, name
@@ -99,6 +99,10 @@ def repair(release: Release, hold: Hold | None, now: datetime, *, allowed: bool,
     if latest.status not in PENDING:
         return None
     cure = _cure(release)
+    if cure.verb == "finish uninstalling" and (data := data_of(release)):
+        problem = f"it is half uninstalled, and it holds data that would go with it: {joined(data)}."
+        by_hand = f"Decide by hand, then: {_command(release, cure)}"
+        raise AckError(release.subject, problem, by_hand, "HLM-PENDING")
     age = max(0, int((now - latest.updated).total_seconds()))
     told = f"revision {latest.revision} is {latest.status} since {age} s"
     ours = hold is not None and hold.covers(latest.updated)
@@ -124,6 +128,25 @@ def _command(release: Release, cure: Repair) -> str:
     if cure.verb == "roll back":
         return f"helm rollback {release.name} {cure.revision} --namespace {release.namespace}"
     return f"helm uninstall {release.name} --namespace {release.namespace}"
+
+
+def data_of(release: Release) -> list[str]:
+    """What a release holds that does not come back with it: volume claims, and definitions with all their objects."""
+    kinds = ("PersistentVolumeClaim", "CustomResourceDefinition")
+    return [title(key(thing, release.namespace)) for thing in release.objects if thing.get("kind") in kinds]
+
+
+def hooks_of_install_alone(release: Release) -> list[str]:
+    """Hooks that an interrupted first install may not have run, and that an upgrade does not run."""
+    return [title(key(hook, release.namespace)) for hook in release.hooks if _events(hook) and not _events(hook) & _UPGRADE_HOOKS]
+
+
+_UPGRADE_HOOKS = {"pre-upgrade", "post-upgrade"}
+
+
+def _events(hook: Mapping[str, Any]) -> set[str]:
+    named = str(((hook.get("metadata") or {}).get("annotations") or {}).get("helm.sh/hook", ""))
+    return {event.strip() for event in named.split(",")} & {"pre-install", "post-install", *_UPGRADE_HOOKS}
 
 
 # --- objects ---
