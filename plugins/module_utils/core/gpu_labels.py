@@ -82,9 +82,13 @@ def why_not(old: str, new: str) -> str:
     Documented: default to anything, cgpu and topology to default, cgpu to topology, nothing away from mig. What the
     documents leave open (other sharing modes) is treated like cgpu: leaving isolation needs the module uninstalled.
     """
+    if old == new:
+        return ""
+    if new == "":
+        return "" if old == "default" else "removing the label does not give whole cards back: write default"
     if new not in MODES:
         return f"{new!r} is no mode of {SCHEDULE}"
-    if old == new or old in ("", "default"):
+    if old in ("", "default"):
         return ""
     if old == "mig":
         return "a node in mode mig cannot be converted"
