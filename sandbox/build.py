@@ -64,24 +64,21 @@ class Workload:
 
 
 class Build:
-    """One run of the compiler over several programs; the finished ones stay in ``folder`` whatever happens later."""
+    """One run of the compiler over several programs; the finished ones stay whatever happens later."""
 
-    def __init__(self, go: str, module: Path, folder: Path, linker_flags: str, progress: Progress) -> None:
+    def __init__(self, go: str, module: Path, log: Path, linker_flags: str, progress: Progress) -> None:
         self.go = go
         self.module = module
-        self.folder = folder
+        self.log = log
         self.flags = ["-trimpath", f"-ldflags={linker_flags}"]
         self.progress = progress
-        self.log = folder / "build.log"
 
-    def run(self, programs: Mapping[str, str], of: int) -> None:
-        """Build ``programs`` (name to import path); ``of`` is how many there are with those built before."""
+    def run(self, programs: Mapping[Path, str]) -> None:
+        """Build each program (where it belongs, and its import path), one after another."""
         self.log.write_text("")
-        for leftover in self.folder.glob(".*.part"):
-            leftover.unlink()
         self.progress.say(
-            f"building {', '.join(programs)} with {self.go} into {self.folder}; this happens once, "
-            "and goes on where it stopped when it is interrupted"
+            f"building {', '.join(place.name for place in programs)} with {self.go} into {self.log.parent}; "
+            "this happens once, and goes on where it stopped when it is interrupted"
         )
         work = Workload(self._packages(list(programs.values())), len(programs))
         began = self.progress.elapsed
@@ -89,26 +86,26 @@ class Build:
         self.progress.say(
             f"{work.total_packages} packages to compile: {about(work.seconds_left(0, cores))} on {cores} idle cores"
         )
-        for number, (name, path) in enumerate(programs.items(), of - len(programs) + 1):
-            part = self.folder / f".{name}.part"
-            command = ["build", "-v", *self.flags, "-o", str(part), path]
-            for line in self._go(command, tick=True):
+        for number, (place, path) in enumerate(programs.items(), 1):
+            which = f"{place.name} ({number} of {len(programs)})"
+            place.parent.mkdir(parents=True, exist_ok=True)
+            part = place.with_name(f".{place.name}.part")
+            for line in self._go(["build", "-v", *self.flags, "-o", str(part), path]):
                 work.compiled(line)
                 elapsed = self.progress.elapsed - began
                 self.progress.update(
-                    f"{name} ({number} of {of}): {work.packages_done} of {work.total_packages} packages, "
-                    f"{work.share:.0%} of the work, {clock(elapsed)} so far, "
-                    f"{about(work.seconds_left(elapsed, cores))} left"
+                    f"{which}: {work.packages_done} of {work.total_packages} packages, {work.share:.0%} of the work, "
+                    f"{clock(elapsed)} so far, {about(work.seconds_left(elapsed, cores))} left"
                 )
-            part.replace(self.folder / name)
+            part.replace(place)
             work.linked()
-            self.progress.say(f"built {name} ({number} of {of}), {clock(self.progress.elapsed - began)} so far")
+            self.progress.say(f"built {which}, {clock(self.progress.elapsed - began)} so far")
 
     def _packages(self, paths: Sequence[str]) -> dict[str, tuple[int, bool]]:
         """Every package behind the programs: bytes of source, and whether it has to be compiled."""
         modules = 0
         packages = {}
-        for line in self._go(["list", "-deps", *self.flags, "-f", _LIST, *paths], tick=True):
+        for line in self._go(["list", "-deps", *self.flags, "-f", _LIST, *paths]):
             if line.startswith("go: downloading"):
                 modules += 1
             elif line.count("\t") >= 4:
@@ -118,8 +115,8 @@ class Build:
             self.progress.update(f"fetching the sources: {modules} modules, {clock(self.progress.elapsed)} so far")
         return packages
 
-    def _go(self, arguments: Sequence[str], *, tick: bool) -> Iterator[str]:
-        """The lines that go prints, as they come; an empty one each second when ``tick`` is set and it is silent."""
+    def _go(self, arguments: Sequence[str]) -> Iterator[str]:
+        """The lines that go prints, as they come, and an empty one in each second in which it is silent."""
         child = subprocess.Popen(
             [self.go, *arguments],
             stdin=subprocess.DEVNULL,
@@ -131,7 +128,7 @@ class Build:
             preexec_fn=die_with(os.getpid()),  # noqa: PLW1509 (single-threaded)
         )
         try:
-            yield from self._lines(child, tick)
+            yield from self._lines(child)
             if child.wait():
                 raise self._failure()
         finally:
@@ -139,15 +136,14 @@ class Build:
                 os.killpg(child.pid, signal.SIGKILL)
                 child.wait()
 
-    def _lines(self, child: subprocess.Popen[bytes], tick: bool) -> Iterator[str]:
+    def _lines(self, child: subprocess.Popen[bytes]) -> Iterator[str]:
         output = child.stdout.fileno() if child.stdout else -1
         rest = b""
         with selectors.DefaultSelector() as selector, self.log.open("ab") as log:
             selector.register(output, selectors.EVENT_READ)
             while True:
                 if not selector.select(timeout=1.0):
-                    if tick:
-                        yield ""
+                    yield ""
                     continue
                 chunk = os.read(output, 65536)
                 if not chunk:

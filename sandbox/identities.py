@@ -30,8 +30,9 @@ def add_user(layout: Layout, name: str, groups: Sequence[str]) -> Path:
         raise SandboxError(
             f"user {name!r}", "is not a usable name.", "Use letters, digits and . _ @ - (63 at most).", "SBX-USER"
         )
+    server = layout.info()["server"]
     path = layout.kubeconfigs / name
-    Authority(layout.pki).kubeconfig(path, layout.info()["server"], name, groups)
+    Authority(layout.pki).kubeconfig(path, server, name, groups)
     _add_access_key(layout, name)
     return path
 

@@ -32,7 +32,7 @@ def up(layout: Layout, binaries: Mapping[str, Path], report: Report, owner: int 
     layout.refuse_foreign()
     with _turn(layout, report):
         if not (alive(layout) and layout.info_file.exists()):
-            with _cleaned_up_on_interrupt(layout):
+            with _cleaned_up(layout):
                 if not alive(layout):
                     _start_afresh(layout, binaries, owner)
                 _follow(layout, report)
@@ -164,8 +164,8 @@ def _turn(layout: Layout, report: Report) -> Iterator[None]:
 
 
 @contextmanager
-def _cleaned_up_on_interrupt(layout: Layout) -> Iterator[None]:
-    """Ctrl-C and SIGTERM during the start leave nothing behind."""
+def _cleaned_up(layout: Layout) -> Iterator[None]:
+    """A start that fails leaves no process, only logs; one that Ctrl-C or SIGTERM interrupts leaves nothing at all."""
 
     def interrupt(number: int, frame: FrameType | None) -> NoReturn:
         raise KeyboardInterrupt
@@ -173,6 +173,9 @@ def _cleaned_up_on_interrupt(layout: Layout) -> Iterator[None]:
     before = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
+    except SandboxError:
+        sweep(layout.root)
+        raise
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -69,12 +69,16 @@ class Sources:
         }
         return "-s -w " + " ".join(f"-X {name}={value}" for name, value in stamps.items())
 
-    @property
-    def key(self) -> str:
-        """Names the cache folder: readable versions, and a hash of all that goes in."""
-        content = f"{self.text}\0{self.checksums}\0{self.own}\0{self.linker_flags}"
+    def key(self, path: str) -> str:
+        """Names the cache folder of a program: a readable version, and a hash of all that goes in.
+
+        The programs of others don't depend on the sources of our own, so that a change there builds only those again.
+        """
+        is_own = path.startswith("./")
+        content = "\0".join((self.text, self.checksums, self.linker_flags, self.own if is_own else ""))
         digest = hashlib.sha256(content.encode()).hexdigest()[:12]
-        return f"kubernetes-{self.version('k8s.io/kubernetes')}-{platform.machine()}-{digest}"
+        made_of = "own" if is_own else f"kubernetes-{self.version('k8s.io/kubernetes')}"
+        return f"{made_of}-{platform.machine()}-{digest}"
 
 
 def cache_root() -> Path:
@@ -84,13 +88,11 @@ def cache_root() -> Path:
 
 def ensure(progress: Progress) -> dict[str, Path]:
     """Every binary's path; what neither ``KUBEBUILDER_ASSETS`` nor the cache has is built first."""
-    sources = Sources.read()
-    folder = cache_root() / sources.key
-    given = _given()
-    wanted = [name for name in BINARIES if name not in given]
-    if _missing(folder, wanted):
-        _build(sources, folder, wanted, progress)
-    return {name: given.get(name, folder / name) for name in BINARIES}
+    sources, given = Sources.read(), _given()
+    cached = {name: cache_root() / sources.key(path) / name for name, path in BINARIES.items() if name not in given}
+    if _missing(cached):
+        _build(sources, cached, progress)
+    return {name: given.get(name) or cached[name] for name in BINARIES}
 
 
 def _given() -> dict[str, Path]:
@@ -106,21 +108,19 @@ def _given() -> dict[str, Path]:
     return {name: folder / name for name in BINARIES if os.access(folder / name, os.X_OK)}
 
 
-def _missing(folder: Path, wanted: list[str]) -> list[str]:
-    return [name for name in wanted if not (folder / name).exists()]
+def _missing(cached: Mapping[str, Path]) -> dict[Path, str]:
+    """What isn't there yet: its place, and the import path that it is built from."""
+    return {place: BINARIES[name] for name, place in cached.items() if not place.exists()}
 
 
-def _build(sources: Sources, folder: Path, wanted: list[str], progress: Progress) -> None:
-    lock = folder / "lock"
+def _build(sources: Sources, cached: Mapping[str, Path], progress: Progress) -> None:
     while True:
-        with locked(lock, wait=False) as mine:
+        with locked(cache_root() / "build.lock", wait=False) as mine:
             if mine:
                 # Somebody may have built them while this one waited.
-                if missing := _missing(folder, wanted):
+                if missing := _missing(cached):
                     go = golang.ensure(sources.go, cache_root(), progress)
-                    Build(go, TOOLS, folder, sources.linker_flags, progress).run(
-                        {name: BINARIES[name] for name in missing}, len(BINARIES)
-                    )
+                    Build(go, TOOLS, cache_root() / "build.log", sources.linker_flags, progress).run(missing)
                 return
         progress.update(f"another build of these binaries is running: waiting for it, {clock(progress.elapsed)} so far")
         time.sleep(0.5)

@@ -75,8 +75,16 @@ def test_versions_come_from_go_mod_and_are_stamped_into_the_programs() -> None:
 
 def test_another_go_sum_means_another_cache_folder() -> None:
     sources = toolchain.Sources.read()
-    assert toolchain.Sources(sources.text, sources.checksums + "\n").key != sources.key
-    assert sources.version("k8s.io/kubernetes") in sources.key
+    path = toolchain.BINARIES["etcd"]
+    assert toolchain.Sources(sources.text, sources.checksums + "\n").key(path) != sources.key(path)
+    assert sources.version("k8s.io/kubernetes") in sources.key(path)
+
+
+def test_a_change_in_our_own_program_leaves_the_others_as_they_are() -> None:
+    sources = toolchain.Sources.read()
+    changed = toolchain.Sources(sources.text, sources.checksums, sources.own + "// more")
+    assert changed.key("./kubelet") != sources.key("./kubelet")
+    assert changed.key(toolchain.BINARIES["etcd"]) == sources.key(toolchain.BINARIES["etcd"])
 
 
 @pytest.mark.parametrize(
@@ -154,13 +162,13 @@ def test_what_is_missing_is_built_once_and_then_found(
 def test_a_build_goes_on_where_it_was_interrupted(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _fake_go(tmp_path / "go", monkeypatch)
     toolchain.ensure(Progress(io.StringIO()))
-    folder = cache / toolchain.Sources.read().key
+    folder = cache / toolchain.Sources.read().key(toolchain.BINARIES["helm"])
     (folder / "helm").unlink()
     (folder / ".helm.part").write_text("half")
     output = io.StringIO()
     toolchain.ensure(Progress(output))
     assert "building helm with" in output.getvalue()
-    assert f"built helm ({len(toolchain.BINARIES)} of {len(toolchain.BINARIES)})" in output.getvalue()
+    assert re.findall("^built .*", output.getvalue(), re.MULTILINE) == ["built helm (1 of 1), 0:00 so far"]
     assert not (folder / ".helm.part").exists()
 
 
@@ -237,7 +245,7 @@ def test_on_a_pipe_progress_is_a_line_now_and_then_with_what_is_left(
     go = _fake_go(tmp_path / "go", monkeypatch)
     output = io.StringIO()
     progress = Progress(output, interval=0)
-    Build(str(go), tmp_path, tmp_path, "-s", progress).run({"x": "example.test/x"}, 1)
+    Build(str(go), tmp_path, tmp_path / "log", "-s", progress).run({tmp_path / "x": "example.test/x"})
     assert re.search(
         r"^x \(1 of 1\): 1 of 2 packages, \d+% of the work, 0:0\d so far, .* left$", output.getvalue(), re.MULTILINE
     )
