@@ -187,25 +187,20 @@ def _ours(context: Context) -> list[str]:
     return ["--state", str(context.layout.root)]
 
 
-# In the order of their start.
-ETCD = Process("etcd", _etcd, ("etcd", "etcd-peer"), "/health")
-APISERVER = Process("kube-apiserver", _apiserver, ("kube-apiserver",), "/readyz")
+# In the order of their start: what a process is told of another's port has to be known by then.
+STORE = (Process("etcd", _etcd, ("etcd", "etcd-peer"), "/health"),)
+SERVERS = (
+    Process("kube-apiserver", _apiserver, ("kube-apiserver",), "/readyz"),
+    Process("kubelet", _kubelet, ("kubelet",), "/healthz"),
+)
 CLIENTS_OF_THE_API = (
     Process("kube-controller-manager", _controller_manager, ("kube-controller-manager",), "/healthz"),
     Process("kube-scheduler", _scheduler, ("kube-scheduler",), "/healthz"),
     Process("kwok", _kwok, ("kwok",), "/healthz"),
-    Process("kubelet", _kubelet, ("kubelet",), "/healthz"),
-    Process("machines", _machines),
+    *((Process("machines", _machines),) if (SOURCES / "machines" / "__main__.py").exists() else ()),  # DEV
     Process("cloud", _ours),
 )
-from importlib.util import find_spec  # noqa: E402  # DEV
-
-
-def _there(name: str) -> bool:  # DEV
-    return find_spec(f"sandbox.{name}") is not None and find_spec(f"sandbox.{name}.__main__") is not None
-
-
-CLIENTS_OF_THE_API = tuple(p for p in CLIENTS_OF_THE_API if p.health or _there(p.name))  # DEV
+PROCESSES = (*STORE, *SERVERS, *CLIENTS_OF_THE_API)
 
 
 def make_certificates(context: Context) -> Authority:

@@ -133,8 +133,8 @@ class Supervisor:
     def bring_up(self) -> None:
         authority = control_plane.make_certificates(self.context)
         identities.make_default(self.layout)
-        self.start(control_plane.ETCD)
-        self.start(control_plane.APISERVER)
+        self.start(*control_plane.STORE)
+        self.start(*control_plane.SERVERS)
         control_plane.make_kubeconfigs(self.context, authority)
         self.start(*control_plane.CLIENTS_OF_THE_API)
         for namespace in ("default", "kube-system"):
@@ -155,8 +155,7 @@ class Supervisor:
     def info(self) -> dict[str, Any]:
         """What ``sandbox.json`` holds."""
         layout, cluster = self.layout, pools.load().cluster
-        ready = layout.ready_file("cloud")  # DEV
-        cloud = json.loads(ready.read_text())["url"] if ready.exists() else "http://127.0.0.1:1"  # DEV
+        cloud = json.loads(layout.ready_file("cloud").read_text())["url"]
         return {
             "name": layout.name,
             "pid": os.getpid(),
@@ -198,7 +197,7 @@ class Supervisor:
 
     def stop(self) -> None:
         """End all children: ours may put their things in order, the others have nothing that anybody will need."""
-        ours = {process.name for process in control_plane.CLIENTS_OF_THE_API if process.is_ours}
+        ours = {process.name for process in control_plane.PROCESSES if process.is_ours}
         for name, child in self.children.items():
             child.terminate() if name in ours else child.kill()
         until = time.monotonic() + STOP_PATIENCE
