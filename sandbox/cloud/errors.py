@@ -41,7 +41,6 @@ CODES: dict[str, Code] = {
     "InvalidAccessKeyId.NotFound": Code(404, "Specified access key is not found.", COMMON),
     "InvalidAccessKeyId.Inactive": Code(400, "Specified access key is disabled.", COMMON),
     "MissingSecurityToken": Code(400, "SecurityToken is mandatory for this action.", COMMON),
-    "InvalidSecurityToken.Malformed": Code(400, "Specified SecurityToken is malformed.", COMMON),
     "InvalidSecurityToken.MismatchWithAccessKey": Code(
         400, "Specified SecurityToken mismatch with the AccessKey.", COMMON
     ),
@@ -115,7 +114,6 @@ CODES: dict[str, Code] = {
     "CmdContent.ExceedLimit": Code(403, "The length of the CommandContent exceeds the upper limit.", ECS),
     "InvalidCmdType.NotFound": Code(403, "The specified command type does not exist.", ECS),
     "InvalidParameter.Value": _invented(400, "{name}: {why}"),
-    "SnapshotQuotaExceed": Code(400, "The snapshot quota exceeds.", ECS),
     # STS
     "InvalidParameter.RoleArn": Code(400, "The parameter RoleArn is wrongly formed.", STS),
     "InvalidParameter.RoleSessionName": Code(400, "The parameter RoleSessionName is wrongly formed.", STS),
