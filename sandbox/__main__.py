@@ -8,7 +8,8 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from sandbox import identities, lifecycle, toolchain
+from sandbox import identities, lifecycle, node_faults, toolchain
+from sandbox.cloud import faults as cloud_faults
 from sandbox.errors import SandboxError
 from sandbox.layout import Layout
 from sandbox.processes import require_linux, tail
@@ -71,6 +72,22 @@ def _user(options: argparse.Namespace) -> int:
     return 0
 
 
+def _fault(options: argparse.Namespace) -> int:
+    at_cloud = options.target == "cloud"
+    parser = argparse.ArgumentParser(prog=f"python -m sandbox fault {options.target}")
+    parser.add_argument("--name", default=options.name, help="which sandbox")
+    (cloud_faults if at_cloud else node_faults).add_arguments(parser)
+    words = parser.parse_args(options.words)
+    layout = Layout.named(words.name)
+    layout.info()
+    try:
+        print(cloud_faults.apply(layout.root, words) if at_cloud else node_faults.apply(layout, options.target, words))
+    except ValueError as refused:
+        how = f"See: python -m sandbox fault {options.target} --help"
+        raise SandboxError("fault", f"{refused}.", how, "SBX-FAULT") from None
+    return 0
+
+
 def _env(options: argparse.Namespace) -> int:
     """Lines for ``eval``: kubectl, helm and the Alibaba Cloud SDK then mean this sandbox."""
     info = Layout.named(options.name).info()
@@ -118,6 +135,7 @@ def _parser() -> argparse.ArgumentParser:
         user := command(
             "user", _user, "make a user; prints its kubeconfig. Its AccessKey is a profile in `credentials`"
         ),
+        fault := command("fault", _fault, "make something fail on a node, or in the cloud endpoint"),
         command("env", _env, 'print shell exports: eval "$(python -m sandbox env)"'),
         logs := command("logs", _logs, "print the last lines of a process's log, or of all"),
     ]
@@ -127,6 +145,8 @@ def _parser() -> argparse.ArgumentParser:
     state.add_argument("--json", action="store_true", help="print sandbox.json and the health as JSON")
     user.add_argument("user", metavar="USER")
     user.add_argument("--group", action="append", metavar="GROUP", help="repeatable; default: system:masters")
+    fault.add_argument("target", metavar="NODE|cloud")
+    fault.add_argument("words", nargs=argparse.REMAINDER, metavar="...", help="fault NODE --help, fault cloud --help")
     logs.add_argument("process", nargs="?", metavar="PROCESS")
     logs.add_argument("--lines", type=int, default=20)
     return parser

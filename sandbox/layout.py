@@ -58,6 +58,12 @@ def _is_still(path: Path, stream: IO[str]) -> bool:
         return False
 
 
+def _mounts_below(folder: Path) -> list[str]:
+    """Mount points in a folder. A machine's are in namespaces of its own; one seen here would lead a removal astray."""
+    points = (line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines())
+    return [point for point in points if point.startswith(f"{folder}/")]
+
+
 @dataclass(frozen=True)
 class Layout:
     """The paths of one sandbox."""
@@ -161,7 +167,13 @@ class Layout:
     def remove(self) -> None:
         """Remove the folder; one that isn't a sandbox's is refused, one that isn't there is fine."""
         self.refuse_foreign()
-        shutil.rmtree(self.root, ignore_errors=True)
+        if mounted := _mounts_below(self.root):
+            raise SandboxError(
+                str(self.root),
+                f"has file systems mounted in it: {mounted[0]}.",
+                "Unmount them, and try again.",
+                "SBX-MOUNT",
+            )
         if self.root.exists():
             shutil.rmtree(self.root)
 
