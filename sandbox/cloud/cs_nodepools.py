@@ -38,7 +38,8 @@ def create_cluster_node_pool(world: World, call: Call) -> Record:
         "updated": stamp_local(world.now()),
     }  # fmt: skip
     pool["scaling_group"] |= {
-        "scaling_group_id": fresh_id("asg-bp")[:22], "ram_policy": cluster["worker_ram_role_name"],
+        "scaling_group_id": fresh_id("asg-bp")[:22],
+        "ram_policy": pool["scaling_group"].get("ram_role_name") or cluster["worker_ram_role_name"],
     }  # fmt: skip
     if pool["auto_scaling"].get("enable"):
         pool["scaling_group"]["desired_size"] = pool["auto_scaling"].get("min_instances", 0)

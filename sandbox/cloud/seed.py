@@ -26,6 +26,8 @@ _SYSTEM_POLICIES = {
     "AliyunECSReadOnlyAccess": ("Provides read-only access to ECS.", ["ecs:Describe*", "ecs:List*"]),
     "AliyunLogFullAccess": ("Provides full access to Log Service via Management Console.", ["log:*"]),
 }
+# A role that a pool may have instead of the cluster's (`ram_role_name`).
+POOL_ROLE = "AckSandboxPoolRole"
 # Instances outside of all pools, for AttachInstancesToNodePool.
 _SPARE_TYPES = ("ecs.gn6i-c4g1.xlarge", "ecs.gn6i-c4g1.xlarge")
 
@@ -96,6 +98,6 @@ def _ram(cluster: Record, when: str) -> Record:
         )
         for name, (description, actions) in _SYSTEM_POLICIES.items()
     }  # fmt: skip
-    worker = cluster["worker_ram_role_name"]
     described = "The ECS role of the worker nodes of a Container Service cluster"
-    return {"policies": policies, "roles": {worker: ram.new_role(worker, described, _TRUST_ECS, when)}}
+    names = (cluster["worker_ram_role_name"], POOL_ROLE)
+    return {"policies": policies, "roles": {name: ram.new_role(name, described, _TRUST_ECS, when) for name in names}}

@@ -7,6 +7,7 @@ restarted endpoint simply goes on.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -134,7 +135,9 @@ class Engine:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._stop.wait(self._world.settings.tick_seconds):
+        pause = self._world.settings.tick_seconds
+        while not self._stop.wait(pause):
+            begun = time.monotonic()
             try:
                 with self._world.store.change():
                     advance(self._world)
@@ -142,3 +145,5 @@ class Engine:
                         extra(self._world)
             except Exception as bug:  # noqa: BLE001 - one bad task must not stop the others; it is in the log
                 print(f"tasks: {bug!r}", flush=True)
+            # A large cluster takes long to look at: the calls must still find the lock free most of the time.
+            pause = max(self._world.settings.tick_seconds, 4 * (time.monotonic() - begun))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from alibabacloud_tea_openapi.exceptions import ClientException
 
-from tests.sandbox.cloud_rig import CLUSTER, REGION, Rig, pool_body, running, wait_for
+from tests.sandbox.cloud_rig import CLUSTER, REGION, ROLE, Rig, pool_body, running, wait_for
 
 TAINT = {"key": "gpu", "value": "only", "effect": "NoSchedule"}
 
@@ -353,3 +353,9 @@ def test_the_cluster_is_listed_and_described(rig: Rig) -> None:
         "running",
     )
     assert rig.call("DescribeClustersV1", query={"region_id": "cn-beijing"})["clusters"] == []
+
+
+def test_a_pool_may_have_a_role_of_its_own(rig: Rig) -> None:
+    answer = rig.call("CreateClusterNodePool", body=pool_body("own-role", ram_role_name="AckSandboxPoolRole"))
+    assert rig.pool(answer["nodepool_id"])["scaling_group"]["ram_policy"] == "AckSandboxPoolRole"
+    assert rig.pool(create(rig, size=0))["scaling_group"]["ram_policy"] == ROLE

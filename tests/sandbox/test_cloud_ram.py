@@ -148,7 +148,7 @@ def test_lists_come_in_pages_with_a_marker(rig: Rig) -> None:
 def test_the_worker_role_is_there_from_the_start_and_trusts_ecs(rig: Rig) -> None:
     role = rig.rpc("GetRole", RoleName=ROLE)["Role"]
     assert json.loads(role["AssumeRolePolicyDocument"])["Statement"][0]["Principal"]["Service"] == ["ecs.aliyuncs.com"]
-    assert [each["RoleName"] for each in rig.rpc("ListRoles")["Roles"]["Role"]] == [ROLE]
+    assert [each["RoleName"] for each in rig.rpc("ListRoles")["Roles"]["Role"]] == ["AckSandboxPoolRole", ROLE]
 
 
 LONG = policy_text(*(f"ecs:Describe{number}" for number in range(400)))
