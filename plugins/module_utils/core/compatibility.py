@@ -16,14 +16,19 @@ import msgspec
 from ansible_collections.ack.ai_suite.plugins.module_utils.core.errors import AckError
 from ansible_collections.ack.ai_suite.plugins.module_utils.core.versions import Version, at_least, parse
 
+# ack-ai-installer from this version on -> the oldest Kubernetes that it supports; "0" stands for all older ones.
+_KUBERNETES = {"0": "1.18.8", "1.12.0": "1.20"}
+_RUNTIMES = {"docker": "19.03.5", "containerd": "1.4.3"}
+# Cards of families that the cGPU matrix does not list, for node pools whose nodes do not exist yet.
+_FAMILY_CARDS = {"gn4": "M40", "gn5": "P100", "gn5i": "P4", "ebmgn5": "P100", "ebmgn5i": "P4", "gn7s": "A30"}
+
 
 class Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The tables, with what the documents say as default."""
 
-    # ack-ai-installer from this version on -> the oldest Kubernetes that it supports; "0" stands for all older ones.
-    kubernetes: dict[str, str] = {"0": "1.18.8", "1.12.0": "1.20"}
+    kubernetes: dict[str, str] = msgspec.field(default_factory=lambda: dict(_KUBERNETES))
     driver: str = "418.87.01"
-    runtimes: dict[str, str] = {"docker": "19.03.5", "containerd": "1.4.3"}
+    runtimes: dict[str, str] = msgspec.field(default_factory=lambda: dict(_RUNTIMES))
     # Operating systems by family and leading part of the version.
     systems: tuple[str, ...] = ("alinux 3", "alinux 2", "centos 7.6", "centos 7.7", "centos 7.9", "ubuntu 22.04")
     # The container-optimized edition of Alibaba Cloud Linux 3 (image type AliyunLinux3ContainerOptimized).
@@ -35,10 +40,7 @@ class Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "gn7i", "gn7", "gn7e", "ebmgn7i", "ebmgn7e",
         "gn8t", "ebmgn8t", "gn8is", "gn8v", "ebmgn8is", "ebmgn8v", "gn8ia", "ebmgn8ia", "ebmgn9t",
     )  # fmt: skip
-    # Cards of families that the matrix does not list, for node pools whose nodes do not exist yet.
-    family_cards: dict[str, str] = {
-        "gn4": "M40", "gn5": "P100", "gn5i": "P4", "ebmgn5": "P100", "ebmgn5i": "P4", "gn7s": "A30",
-    }  # fmt: skip
+    family_cards: dict[str, str] = msgspec.field(default_factory=lambda: dict(_FAMILY_CARDS))
     isolation_regions: tuple[str, ...] = (
         "cn-beijing", "cn-shanghai", "cn-hangzhou", "cn-zhangjiakou", "cn-wulanchabu", "cn-shenzhen", "cn-chengdu",
         "cn-heyuan", "cn-hongkong", "ap-northeast-1", "ap-southeast-5", "ap-southeast-1", "us-east-1", "us-west-1",
@@ -68,7 +70,7 @@ def tables(replaced: Mapping[str, Any] | None = None, extended: Mapping[str, Any
 def _joined(table: Any, more: Any) -> Any:
     if isinstance(table, dict) and isinstance(more, Mapping):
         return {**table, **more}
-    if isinstance(table, list) and isinstance(more, list | tuple):
+    if isinstance(table, list | tuple) and isinstance(more, list | tuple):
         return [*table, *more]
     raise TypeError(f"{more!r} cannot be added to {table!r}")
 

@@ -55,13 +55,14 @@ class Silence(msgspec.Struct, frozen=True):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One line of the report: a rule, how many subjects passed and how many did not."""
+    """One line of the report: a rule, how many subjects passed it and how many did not, and the worst that stands."""
 
     code: str
     what: str
     source: str
     passed: int
     failed: int
+    worst: Severity | Literal["ok", "silenced"]
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -101,7 +102,7 @@ def judge(scope: Scope, machines: Sequence[Machine], context: Context, silences:
         nodes=sum(machine.exists for machine in machines),
         gpu_nodes=sum(machine.exists and machine.stake != "none" for machine in machines),
         pools=sum(not machine.exists for machine in machines),
-        checks=tally.checks(),
+        checks=tally.checks(standing),
         findings=tuple(standing),
         silenced=tuple(silenced),
     )
@@ -120,14 +121,18 @@ class _Tally:
         self.passed: Counter[str] = Counter()
         self.failed: Counter[str] = Counter()
 
-    def checks(self) -> tuple[Check, ...]:
+    def checks(self, standing: Sequence[Finding]) -> tuple[Check, ...]:
         rows = [(rule.code, rule.what, rule.source) for rule in RULES]
         rows += [(code, what, _LABELS) for code, what in LABEL_RULES.items()]
+        worst = {finding.code: finding.severity for finding in reversed(standing)}  # the worst stand first
         return tuple(
-            Check(code, what, source, self.passed[code], self.failed[code])
+            Check(
+                code, what, source, self.passed[code], self.failed[code],
+                worst.get(code, "silenced" if self.failed[code] else "ok"),
+            )
             for code, what, source in rows
             if self.passed[code] or self.failed[code]
-        )
+        )  # fmt: skip
 
 
 def _of_cluster(rule: Rule, context: Context, tally: _Tally) -> Iterator[Finding]:

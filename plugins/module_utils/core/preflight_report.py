@@ -11,10 +11,11 @@ import msgspec
 from ansible_collections.ack.ai_suite.plugins.module_utils.core.columns import aligned
 from ansible_collections.ack.ai_suite.plugins.module_utils.core.errors import joined
 from ansible_collections.ack.ai_suite.plugins.module_utils.core.findings import Finding
-from ansible_collections.ack.ai_suite.plugins.module_utils.core.preflight import Report
+from ansible_collections.ack.ai_suite.plugins.module_utils.core.preflight import Check, Report
 
 _WIDTH = 116
 _WORD = {"error": "ERROR", "warning": "WARNING", "info": "NOTE"}
+_MARK = {**_WORD, "info": "note", "silenced": "silenced", "ok": "ok"}
 
 
 def data(report: Report) -> dict[str, Any]:
@@ -33,7 +34,7 @@ def data(report: Report) -> dict[str, Any]:
 def text(report: Report, name: str) -> str:
     """One line a check, then each kind of finding once: how many subjects, three of their names, and the cure."""
     lines = [f"Preflight of {name}: {_outcome(report)}", ""]
-    lines += aligned([_check(check.code, check.what, check.passed, check.failed) for check in report.checks])
+    lines += aligned([_check(check) for check in report.checks])
     for finding, subjects in _grouped(report.findings):
         lines += ["", f"{_WORD[finding.severity]} {finding.code}  {_subjects(subjects)}", *_explained(finding)]
     for (finding, reason), subjects in _grouped_silenced(report.silenced):
@@ -42,18 +43,22 @@ def text(report: Report, name: str) -> str:
 
 
 def _outcome(report: Report) -> str:
-    judged = [f"{report.nodes} nodes ({report.gpu_nodes} with GPU)"] if report.nodes else []
-    judged += [f"{report.pools} node pools to be"] if report.pools else []
+    judged = [_counted(report.nodes, "node") + f" ({report.gpu_nodes} with GPU)"] if report.nodes else []
+    judged += [_counted(report.pools, "pool specification")] if report.pools else []
     counts = [
-        f"{sum(finding.severity == severity for finding in report.findings)} {word}"
-        for severity, word in (("error", "errors"), ("warning", "warnings"), ("info", "notes"))
+        _counted(sum(finding.severity == severity for finding in report.findings), word)
+        for severity, word in (("error", "error"), ("warning", "warning"), ("info", "note"))
     ]
     counts += [f"{len(report.silenced)} silenced"] if report.silenced else []
     return f"{report.status.upper()}. {', '.join(judged) or 'The cluster alone'}: {', '.join(counts)}"
 
 
-def _check(code: str, what: str, passed: int, failed: int) -> list[str]:
-    return ["  " + ("ok" if not failed else "--"), code, what, f"{passed} of {passed + failed}"]
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def _check(check: Check) -> list[str]:
+    return ["  " + _MARK[check.worst], check.code, check.what, f"{check.passed} of {check.passed + check.failed}"]
 
 
 def _grouped(findings: Sequence[Finding]) -> Iterator[tuple[Finding, list[str]]]:

@@ -110,11 +110,10 @@ def skew(machine: Machine, context: Context) -> Verdict | None:
     behind, allowed = _behind(mine, servers), 3 if servers.series(2) >= (1, 28) else 2
     if behind == 0:
         return OK
-    found = f"kubelet {mine}, server {servers}"
+    found, required = f"kubelet {mine}, server {servers}", f"not newer, and at most {allowed} minor versions older"
     if 0 < behind <= allowed:
-        return Verdict("broken", found, "the same minor version, or a plan to get there",
-                       "Legal; upgrade the node pool when it suits.", "info")  # fmt: skip
-    return Verdict("broken", found, f"not newer than the server, and at most {allowed} minor versions older")
+        return Verdict("broken", found, required, "Legal; upgrade the node pool when it suits.", "info")
+    return Verdict("broken", found, required)
 
 
 def _behind(mine: Version, servers: Version) -> int:
