@@ -31,7 +31,7 @@ class Lease:
     ) -> None:
         self._kube = kube
         self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-        self._name = name
+        self.name = name
         self._holder = holder
         self._seconds = seconds
         self._codes = (f"{noun}-BUSY", f"{noun}-LOST")
@@ -40,7 +40,7 @@ class Lease:
 
     @property
     def _path(self) -> str:
-        return f"{self._folder}/{self._name}"
+        return f"{self._folder}/{self.name}"
 
     def hold(self) -> Hold | None:
         """Who holds it, or held it when killed."""
@@ -65,7 +65,7 @@ class Lease:
                 continue
             if clock.monotonic() >= deadline:
                 raise AckError(
-                    f"Lease {self._name}",
+                    f"Lease {self.name}",
                     f"{hold.holder} is at work since {hold.acquired.isoformat(timespec='seconds')}.",
                     "Wait for that run to end, then run again.",
                     self._codes[0],
@@ -95,7 +95,7 @@ class Lease:
             self._held = None
             told = "another run took it" if taken else f"it could not be renewed for {age:.0f} s"
             raise AckError(
-                f"Lease {self._name}", f"{told}.", "Run again to see what is left to do.", self._codes[1]
+                f"Lease {self.name}", f"{told}.", "Run again to see what is left to do.", self._codes[1]
             ) from None
 
     def _age(self) -> float:
@@ -132,7 +132,7 @@ class Lease:
         written = _micro(moment[1])
         spec = {"holderIdentity": self._holder, "leaseDurationSeconds": self._seconds, "acquireTime": written,
                 "renewTime": written}  # fmt: skip
-        body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": self._name}, "spec": spec}
+        body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": self.name}, "spec": spec}
         try:
             if found is None:
                 self._keep(self._kube.create(self._folder, body), moment)

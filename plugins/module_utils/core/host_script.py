@@ -19,6 +19,7 @@ UNINSTALL = "/usr/local/cgpu-installer/uninstall.sh"
 VERSION_FILE = "/proc/cgpu_km/version"
 FOLDER = "/var/lib/ai-suite"
 
+Runtime = Literal["containerd", "docker"]
 Phase = Literal["absent", "started", "stopping", "uninstalling", "uninstalled", "refused", "failed"]
 
 
@@ -43,7 +44,7 @@ class Procedure(msgspec.Struct, frozen=True):
     """What the host script needs to know. ``own`` is the operator's uninstall script, for hosts that lack theirs."""
 
     unit: str
-    runtime: Literal["containerd", "docker"]
+    runtime: Runtime
     restart: bool  # the guest restarts itself
     patience: timedelta = timedelta(minutes=2)  # for each command on the host that may hang
     settle: timedelta = timedelta(seconds=30)  # for the cards to become free once the containers are stopped

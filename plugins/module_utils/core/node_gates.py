@@ -6,18 +6,17 @@ from collections.abc import Iterator
 
 from ansible_collections.ack.ai_suite.plugins.module_utils.core import installer
 from ansible_collections.ack.ai_suite.plugins.module_utils.core.findings import Finding
-from ansible_collections.ack.ai_suite.plugins.module_utils.core.host_script import UNINSTALL, Probe
+from ansible_collections.ack.ai_suite.plugins.module_utils.core.host_script import UNINSTALL, Probe, Runtime
 from ansible_collections.ack.ai_suite.plugins.module_utils.core.snapshot import Node
 from ansible_collections.ack.ai_suite.plugins.module_utils.core.upgrade_settings import Settings
 
-RUNTIMES = ("containerd", "docker")
 _SOURCE = 'ACK "Upgrade the cGPU version of a node"'
 
 
-def runtime(node: Node) -> str:
-    """``containerd`` or ``docker``; "" for a runtime that the procedure does not know."""
+def runtime(node: Node) -> Runtime | None:
+    """The node's container runtime; None for one that the procedure does not know."""
     name = node.status.node_info.container_runtime_version.partition("://")[0]
-    return name if name in RUNTIMES else ""
+    return "containerd" if name == "containerd" else "docker" if name == "docker" else None
 
 
 def gates(node: Node, probe: Probe | str, settings: Settings) -> Iterator[Finding]:

@@ -216,7 +216,7 @@ def claim(node: Node, run: str, record: Record) -> list[Operation]:
 
 def adopt(old_run: str, run: str, record: Record) -> list[Operation]:
     """Take over a node from a run that is dead: from here on that run's writes fail."""
-    return [_test(_RUN_AT, old_run), _add(_RUN_AT, run), *_content(record)]
+    return [_test(_RUN_AT, old_run or None), _add(_RUN_AT, run), *_content(record)]
 
 
 def write(run: str, record: Record) -> list[Operation]:

@@ -117,7 +117,7 @@ def step(view: View, settings: Settings) -> Step:
     return _STEPS[view.record.state](view, settings)
 
 
-def _give_back(view: View, settings: Settings, reason: str) -> End:
+def given_back(settings: Settings, reason: str) -> End:
     """Failed before the uninstall: as it was, unless the operator wants to look at it."""
     if settings.on_failure == "keep":
         return End("quarantined", reason, _LATER, failed=True)
@@ -137,12 +137,12 @@ def _cordoned(view: View, settings: Settings) -> Step:
     found = drain.classify(view.pods, view.daemonsets, settings.drain)
     if found.blocked:
         told = joined([f"{v.pod.key} {' and '.join(v.why)}" for v in found.blocked])
-        return _give_back(view, settings, f"a pod came that must not be evicted: {told}")
+        return given_back(settings, f"a pod came that must not be evicted: {told}")
     if not found.remaining:
         return Advance(node_state.advance(view.record, "drained", view.now))
     if view.waited >= settings.drain.timeout:
         stuck = [drain.stuck(pod, view.pdbs, view.refusals.get(pod.metadata.uid, "")) for pod in found.remaining]
-        return _give_back(view, settings, f"not drained within {words(settings.drain.timeout)}: {joined(stuck)}")
+        return given_back(settings, f"not drained within {words(settings.drain.timeout)}: {joined(stuck)}")
     left = len(found.remaining)
     held = [reason for pod in found.evict if (reason := view.refusals.get(pod.metadata.uid))]
     return Evict(found.evict, f"draining, {left} pod{'s' * (left != 1)} left" + (f": {held[0]}" if held else ""))
@@ -163,7 +163,7 @@ def _drained(view: View, settings: Settings) -> Step:
         return Advance(node_state.advance(view.record, "installer_replaced", view.now))
     name = installer.installer_of(view.node.labels)
     if view.waited >= settings.timing.installer:
-        return _give_back(view, settings, f"no ready {name} pod of the current revision ({_condition(pods)})")
+        return given_back(settings, f"no ready {name} pod of the current revision ({_condition(pods)})")
     return Wait(f"waiting for the new {name} pod ({_condition(pods)})")
 
 
@@ -197,11 +197,11 @@ def _upgrading(view: View, settings: Settings) -> Step:
         return _unreadable_host(view, settings)
     match host.phase:
         case "absent" if view.restarted:
-            return _give_back(view, settings, "the node restarted before its unit was started")
+            return given_back(settings, "the node restarted before its unit was started")
         case "absent":
             return _window_closed(view) or Start()
         case "refused":
-            return _give_back(view, settings, f"the host refused before the uninstall: {host.text}")
+            return given_back(settings, f"the host refused before the uninstall: {host.text}")
         case "failed":
             return End("quarantined", f"uninstalling the old module failed: {host.text}",
                        f"{log}, mend it and retry.", failed=True)  # fmt: skip
@@ -280,15 +280,21 @@ _STEPS: Mapping[str, Callable[[View, Settings], Step]] = {
 }
 
 
-def first(node: Node, target: str, version: str, unit: str, now: datetime, attempt: int = 1) -> Record:
-    """The record with which a node is cordoned: everything that must be given back afterwards."""
+def first(node: Node, target: str, version: str, unit: str, now: datetime, before: Record | None = None) -> Record:
+    """The record with which a node is cordoned: everything that must be given back afterwards.
+
+    ``before`` is that of a quarantined node which is tried again: what was true before it failed is still what counts.
+    """
+    if before is not None:
+        again = node_state.advance(before, "cordoned", now, target=target, cure="", boot_id="", restarted=None)
+        return msgspec.structs.replace(again, unit=unit, attempt=before.attempt + 1, steps={})
     resources = {
         name: amount
         for name in (gpu_labels.GPU_MEM, gpu_labels.GPU_CORE, gpu_labels.GPU_COUNT)
         if (amount := node.allocatable.get(name, "0")) != "0"
     }
     return Record(
-        "cordoned", now, now, now, target, version, attempt,
+        "cordoned", now, now, now, target, version,
         unschedulable=node.spec.unschedulable,
         taints=tuple(node.spec.taints or ()),
         resources=resources,

@@ -1,0 +1,105 @@
+"""The host of a node: by exec through its installer pod, and by ECS where its kubelet is stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+from ansible_collections.ack.ai_suite.plugins.module_utils.clients.kube import ExecResult
+from ansible_collections.ack.ai_suite.plugins.module_utils.clients.node_shell import NodeShell
+from ansible_collections.ack.ai_suite.plugins.module_utils.core import host_script, installer
+from ansible_collections.ack.ai_suite.plugins.module_utils.core.errors import AckError
+from ansible_collections.ack.ai_suite.plugins.module_utils.core.host_script import Probe, Procedure, Status
+from ansible_collections.ack.ai_suite.plugins.module_utils.core.snapshot import Node, Pod
+
+# Short enough that a node which does not answer costs no Lease, and long enough for a busy one.
+TIMEOUT = 10
+_PARALLEL = 16
+
+
+class Ecs(Protocol):
+    """What is needed of Elastic Compute Service."""
+
+    def reboot_instance(self, instance_id: str) -> None:
+        """RebootInstance."""
+
+    def run_command(self, instance_id: str, script: str, timeout: float) -> ExecResult:
+        """RunCommand of Cloud Assistant, and its result."""
+
+
+class Host:
+    """Hosts of one cluster. ``ecs`` is None where the guests restart themselves and nothing is asked of the cloud."""
+
+    def __init__(self, shell: NodeShell, ecs: Ecs | None) -> None:
+        self._shell = shell
+        self._ecs = ecs
+
+    def probes(self, nodes: Iterable[Node], pods: Iterable[Pod]) -> dict[str, Probe | str]:
+        """What the hosts of many nodes say, side by side; a text for one that could not be asked."""
+        by_node: dict[str, list[Pod]] = {}
+        for pod in pods:
+            if installer.is_installer(pod):
+                by_node.setdefault(pod.spec.node_name, []).append(pod)
+        names = [node.name for node in nodes]
+        with ThreadPoolExecutor(_PARALLEL) as pool:
+            return dict(zip(names, pool.map(lambda name: self.probe(by_node.get(name, [])), names), strict=True))
+
+    def probe(self, pods: Iterable[Pod]) -> Probe | str:
+        pod = installer.alive(pods)
+        if pod is None:
+            return "no cGPU installer pod runs on it"
+        try:
+            answer = self._shell.run_in(pod, host_script.probe(), TIMEOUT)
+        except AckError as problem:
+            return f"its host cannot be asked: {problem.problem.rstrip('.')}"
+        if answer.rc:
+            return f"its host cannot be asked: {_told(answer)}"
+        return host_script.read_probe(answer.stdout)
+
+    def start(self, node: str, procedure: Procedure) -> None:
+        """Start the unit; a second start finds the first. Raises AckError (UPG-HOST) when it could not be started."""
+        answer = self._shell.run(node, host_script.start(procedure), TIMEOUT)
+        if answer.rc:
+            raise AckError(
+                f"node {node}",
+                f"the unit {procedure.unit} could not be started on its host: {_told(answer)}.",
+                "Nothing was uninstalled; look at the host's systemd.",
+                "UPG-HOST",
+            )
+
+    def status(self, node: Node, unit: str) -> Status | None:
+        """How far the unit is; None when the host cannot be asked now."""
+        command = host_script.status_command(unit)
+        try:
+            if node.ready:
+                answer = self._shell.run(node.name, ["sh", "-c", command], TIMEOUT)
+                return None if answer.rc else host_script.read_status(answer.stdout)
+        except AckError:
+            pass  # its kubelet is stopped, and the API does not know it yet
+        if self._ecs is None or not node.instance_id:
+            return None
+        try:
+            answer = self._ecs.run_command(node.instance_id, command, TIMEOUT)
+        except AckError:
+            return None  # no Cloud Assistant, or no right to use it: the time-out decides
+        return None if answer.rc else host_script.read_status(answer.stdout)
+
+    def version(self, pods: Iterable[Pod]) -> str | None:
+        """The loaded cGPU version, "" when none is; None when the host cannot be asked now."""
+        pod = installer.alive(p for p in pods if p.ready)
+        if pod is None:
+            return None
+        try:
+            answer = self._shell.run_in(pod, host_script.read_version(), TIMEOUT)
+        except AckError:
+            return None
+        return "" if answer.rc else answer.stdout.strip()
+
+    def restart(self, node: Node) -> None:
+        if self._ecs is not None:
+            self._ecs.reboot_instance(node.instance_id)
+
+
+def _told(answer: ExecResult) -> str:
+    return ((answer.stderr or answer.stdout).strip().splitlines() or [f"exit status {answer.rc}"])[-1]
