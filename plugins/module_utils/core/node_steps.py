@@ -231,10 +231,13 @@ def _unreadable_host(view: View, settings: Settings) -> Step:
 def _rebooting(view: View, settings: Settings) -> Step:
     if view.restarted and view.node.ready:
         return Advance(node_state.advance(view.record, "verifying", view.now))
-    if not view.restarted and view.record.restarted is None and settings.reboot == "ecs":
+    asked = view.record.restarted is not None or settings.reboot == "guest"
+    if not view.restarted and not asked and view.waited < settings.timing.boot:
         return Restart()
     if view.waited >= settings.timing.boot:
-        problem = "restarted, but is not Ready" if view.restarted else "did not restart"
+        problem = (
+            "restarted, but is not Ready" if view.restarted else "did not restart" if asked else "was not restarted"
+        )
         return End("quarantined", f"the node {problem} after {words(view.waited)}",
                    "Look at the instance in the ECS console (a hung GPU needs a forced restart), then retry.",
                    failed=True)  # fmt: skip

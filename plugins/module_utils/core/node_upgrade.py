@@ -129,6 +129,27 @@ def work(settings: Settings, observed: Observed) -> Work:
     )
 
 
+def with_instances(todo: Work, found: frozenset[str]) -> Work:
+    """The work without nodes whose ECS instance does not exist: it could not be restarted."""
+    gone = [c for c in todo.start if c.node.instance_id not in found]
+    refused = tuple(
+        msgspec.structs.replace(candidate, status="refused", findings=(_no_instance(candidate.node),))
+        for candidate in gone
+    )
+    names = {candidate.node.name: candidate for candidate in refused}
+    return msgspec.structs.replace(
+        todo,
+        start=tuple(c for c in todo.start if c.node.name not in names),
+        refused=(*todo.refused, *refused),
+        candidates=tuple(names.get(c.node.name, c) for c in todo.candidates),
+    )
+
+
+def _no_instance(node: Node) -> Finding:
+    return Finding("UPG-NODE-INSTANCE", node.name, f"no instance {node.instance_id}", "an instance of this account",
+                   "Check ack_connection.region_id and the identity.")  # fmt: skip
+
+
 def _unknown_nodes(settings: Settings, snapshot: Snapshot) -> list[Finding]:
     there, able = {node.name for node in snapshot.nodes}, {node.name for node in isolated(snapshot.nodes)}
     return [

@@ -20,6 +20,7 @@ class NodeEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
     steps: dict[str, float] = {}
     attempts: int = 1
+    failed: bool = False
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):

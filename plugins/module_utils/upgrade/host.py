@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
 
+from ansible_collections.ack.ai_suite.plugins.module_utils.clients.compute import Compute
 from ansible_collections.ack.ai_suite.plugins.module_utils.clients.kube import ExecResult
 from ansible_collections.ack.ai_suite.plugins.module_utils.clients.node_shell import NodeShell
 from ansible_collections.ack.ai_suite.plugins.module_utils.core import host_script, installer
@@ -15,25 +16,35 @@ from ansible_collections.ack.ai_suite.plugins.module_utils.core.snapshot import 
 
 # Short enough that a node which does not answer costs no Lease, and long enough for a busy one.
 TIMEOUT = 10
+_PATIENCE = 1.0
 _PARALLEL = 16
 
 
-class Ecs(Protocol):
-    """What is needed of Elastic Compute Service."""
+class _Question(threading.Thread):
+    """A command through Cloud Assistant. It may take a minute, so the loop does not wait for it."""
 
-    def reboot_instance(self, instance_id: str) -> None:
-        """RebootInstance."""
+    def __init__(self, ecs: Compute, instance_id: str, command: str) -> None:
+        super().__init__(daemon=True)
+        self._ask = lambda: ecs.run_command(instance_id, command, timeout=TIMEOUT)
+        self.answer: Status | None = None
+        self.start()
 
-    def run_command(self, instance_id: str, script: str, timeout: float) -> ExecResult:
-        """RunCommand of Cloud Assistant, and its result."""
+    def run(self) -> None:
+        try:
+            result = self._ask()
+        except AckError:
+            return  # no Cloud Assistant, or no right to use it: the time-out decides
+        if result.rc == 0:
+            self.answer = host_script.read_status(result.output)
 
 
 class Host:
     """Hosts of one cluster. ``ecs`` is None where the guests restart themselves and nothing is asked of the cloud."""
 
-    def __init__(self, shell: NodeShell, ecs: Ecs | None) -> None:
+    def __init__(self, shell: NodeShell, ecs: Compute | None) -> None:
         self._shell = shell
         self._ecs = ecs
+        self._questions: dict[str, _Question] = {}
 
     def probes(self, nodes: Iterable[Node], pods: Iterable[Pod]) -> dict[str, Probe | str]:
         """What the hosts of many nodes say, side by side; a text for one that could not be asked."""
@@ -69,7 +80,7 @@ class Host:
             )
 
     def status(self, node: Node, unit: str) -> Status | None:
-        """How far the unit is; None when the host cannot be asked now."""
+        """How far the unit is; None when the host cannot be asked now, or has not answered yet."""
         command = host_script.status_command(unit)
         try:
             if node.ready:
@@ -79,11 +90,13 @@ class Host:
             pass  # its kubelet is stopped, and the API does not know it yet
         if self._ecs is None or not node.instance_id:
             return None
-        try:
-            answer = self._ecs.run_command(node.instance_id, command, TIMEOUT)
-        except AckError:
-            return None  # no Cloud Assistant, or no right to use it: the time-out decides
-        return None if answer.rc else host_script.read_status(answer.stdout)
+        question = self._questions.get(node.name) or _Question(self._ecs, node.instance_id, command)
+        self._questions[node.name] = question
+        question.join(_PATIENCE)
+        if question.is_alive():
+            return None
+        del self._questions[node.name]
+        return question.answer
 
     def version(self, pods: Iterable[Pod]) -> str | None:
         """The loaded cGPU version, "" when none is; None when the host cannot be asked now."""

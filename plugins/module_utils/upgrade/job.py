@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ansible_collections.ack.ai_suite.plugins.module_utils.clients import clock
+from ansible_collections.ack.ai_suite.plugins.module_utils.clients.openapi import CloudError
 from ansible_collections.ack.ai_suite.plugins.module_utils.core import (
     drain,
     node_gates,
@@ -23,6 +24,9 @@ from ansible_collections.ack.ai_suite.plugins.module_utils.upgrade.looks import 
 from ansible_collections.ack.ai_suite.plugins.module_utils.upgrade.progress import Progress
 from ansible_collections.ack.ai_suite.plugins.module_utils.upgrade.writer import Writer
 
+# After an answer to RebootInstance was lost: until a host that was asked to restart is certainly on its way.
+_UNSURE = 30.0
+
 
 class Job:
     """The node as it was last seen, and what a run may forget: pauses between evictions. ``result`` ends it."""
@@ -33,7 +37,6 @@ class Job:
         self.node = node
         self.record = record
         self.result: NodeEntry | None = None
-        self.failed = False
         self._looks = looks
         self._writer = writer
         self._progress = progress
@@ -41,6 +44,7 @@ class Job:
         self._daemonsets: dict[str, DaemonSet] = {}
         self._refusals: dict[str, str] = {}
         self._pauses: dict[str, tuple[int, float]] = {}
+        self._not_before = 0.0
         self._fresh = True
 
     @classmethod
@@ -121,8 +125,7 @@ class Job:
                 self._start()
                 return False
             case node_steps.Restart():
-                self._restart()
-                return True
+                return self._restart()
             case node_steps.End() as end:
                 self._end(end)
                 return True
@@ -176,16 +179,35 @@ class Job:
         )
         self._progress.node(self.node.name, "its host stops kubelet and containers, and uninstalls the old module")
 
-    def _restart(self) -> None:
-        """Ask for the restart, then write that it was asked for.
+    def _restart(self) -> bool:
+        """Ask for the restart, then write that it was asked for; False when it could not be asked for now.
 
-        A run that died between the two leaves it unknown: its successor comes a Lease length later at least, and a host
-        that is still in its old boot by then was not asked.
+        The request is not idempotent. A run that died between the two, or an answer that was lost, leaves it unknown:
+        the host itself is asked first, and one that is still in its old boot half a minute later was not restarted.
         """
-        self._writer.check()
-        self._looks.host.restart(self.node)
+        if clock.monotonic() < self._not_before:
+            return False
+        if self.record.attempt > 1 or self._not_before:
+            host = self._looks.host.status(self.node, self.record.unit)
+            if host is None and (clock.now() - self.record.at).total_seconds() < _UNSURE:
+                self._progress.waiting(self.node.name, "asking the host whether it has restarted already")
+                return False
+            asked = host is not None and host.boot_id not in ("", self.record.boot_id)
+        else:
+            asked = False
+        if not asked:
+            self._writer.check()
+            try:
+                self._looks.host.restart(self.node)
+            except CloudError as problem:
+                if problem.code in ("CLD-CREDENTIALS", "CLD-CONFIG", "CLD-FORBIDDEN"):
+                    raise
+                self._not_before = clock.monotonic() + _UNSURE
+                self._progress.waiting(self.node.name, f"the restart could not be requested: {problem.problem}")
+                return False
         self._write(msgspec.structs.replace(self.record, restarted=clock.now()))
         self._progress.node(self.node.name, "restart of the instance requested")
+        return True
 
     def _end(self, end: node_steps.End) -> None:
         run, record = self._writer.run, self.record
@@ -194,9 +216,8 @@ class Job:
             self._writer.node(self.node, run, lambda now: node_state.quarantine(now, run, final), leaves=True)
         else:
             self._writer.node(self.node, run, lambda now: node_state.finish(now, run, record), leaves=True)
-        self.failed = end.failed
         version = record.target if end.result == "done" else record.version
-        self.result = NodeEntry(end.result, version, end.reason, final.steps, record.attempt)
+        self.result = NodeEntry(end.result, version, end.reason, final.steps, record.attempt, end.failed)
         kept = ", a cordon from before stays" if record.unschedulable and end.result != "quarantined" else ""
         told = {"done": f"done, cGPU {record.target}{kept}", "restored": f"given back{kept}: {end.reason}"}
         self._progress.node(self.node.name, told.get(end.result, f"quarantined: {end.reason}. {end.cure}"))

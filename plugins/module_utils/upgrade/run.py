@@ -150,7 +150,9 @@ class Run:
             except AckError as problem:
                 if problem.code not in ("UPG-NODE-LOST", "UPG-NODE-GONE"):
                     raise
-                job.result = NodeEntry("lost", job.record.version, problem.problem)
+                job.result = NodeEntry(
+                    "lost", job.record.version, problem.problem, failed=problem.code == "UPG-NODE-LOST"
+                )
             if job.result is not None:
                 moved = True
                 self._end(job, todo)
@@ -167,8 +169,9 @@ class Run:
             if problem.code not in ("UPG-BUSY", "UPG-NODE-LOST", "UPG-NODE-GONE", "UPG-NODE-REFUSED"):
                 raise
             self._progress.node(name, f"not started: {problem.problem}")
-            self._results[name] = NodeEntry("refused", candidate.version, problem.problem)
-            self._failures += self._settings.refused == "fail"
+            failed = self._settings.refused == "fail"
+            self._results[name] = NodeEntry("refused", candidate.version, problem.problem, failed=failed)
+            self._failures += failed
             self._let_go(name)
             return
         if job is None:
@@ -184,7 +187,7 @@ class Run:
         if entry is None:
             return
         self._results[job.node.name] = entry
-        self._failures += job.failed
+        self._failures += entry.failed
         self._let_go(job.node.name)
         self._keep_history(todo)
         done = sum(result.result in _DONE for result in self._results.values())
@@ -236,6 +239,7 @@ def _plain(entry: NodeEntry) -> Mapping[str, Any]:
         "result": entry.result,
         "version": entry.version,
         "reason": entry.reason,
+        "failed": entry.failed,
         "attempts": entry.attempts,
         "steps": entry.steps,
     }

@@ -105,8 +105,8 @@ class Writer:
             return [answer for answer in answers if answer is not None]
 
     def _eviction_version(self) -> str:
-        resources = self._kube.get("/api/v1", dict[str, Any])["resources"]
-        return drain.eviction_version(resources, self._kube.version())
+        served: dict[str, Any] = self._kube.get("/api/v1")
+        return drain.eviction_version(served["resources"], self._kube.version())
 
     def _evict(self, pod: Pod, grace_period: int | None) -> Refused | None:
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/eviction"
@@ -137,7 +137,7 @@ class Writer:
         if self._remembered:  # the key is there, and what was too old is gone
             self._kube.patch(f"{folder}/{HISTORY}", {"data": run_history.change({}, entry)}, "merge")
             return
-        found = self._kube.find(f"{folder}/{HISTORY}", dict[str, Any])
+        found: dict[str, Any] | None = self._kube.find(f"{folder}/{HISTORY}")
         data = {"data": run_history.change((found or {}).get("data") or {}, entry)}
         if found is not None:
             self._kube.patch(f"{folder}/{HISTORY}", data, "merge")
