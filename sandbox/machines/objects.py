@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sandbox.machines import instances
+from sandbox.machines.status import PRESSURES
 
 # A machine's birth data travel in this annotation of its Node; the process `machines` builds everything from it.
 ANNOTATION = "sandbox.ack/machine"
@@ -45,6 +46,7 @@ class Machine:
     os_image: str
     cgpu_version: str
     unschedulable: bool
+    cpu_policy: str = "none"
 
     @property
     def runtime_name(self) -> str:
@@ -96,6 +98,7 @@ def new_machine(pool: dict[str, Any], region_id: str, number: int) -> Machine:
         os_image=extra.get("os_image") or image.os_image,
         cgpu_version=extra.get("cgpu_version") or "",
         unschedulable=bool(kubernetes.get("unschedulable")),
+        cpu_policy=kubernetes.get("cpu_policy") or "none",
     )
 
 
@@ -105,12 +108,17 @@ def machine_of(node: dict[str, Any]) -> Machine | None:
     return Machine(**json.loads(text)) if text else None
 
 
+def version(thing: dict[str, Any]) -> int:
+    """How new an object is, as the API server counts."""
+    return int(thing["metadata"]["resourceVersion"])
+
+
 def node_object(machine: Machine) -> dict[str, Any]:
     """The Node as the kubelet registers it: not yet Ready, and without what device plug-ins advertise later."""
     capacity, allocatable = base_resources(machine)
     conditions = [
         {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "the machine starts"},
-        *({"type": kind, "status": "False", "reason": reason, "message": text} for kind, reason, text in _HEALTHY),
+        *({"type": kind, "status": "False", "reason": reason, "message": text} for kind, reason, text in PRESSURES),
     ]
     return {
         "apiVersion": "v1",
@@ -213,13 +221,6 @@ def base_resources(machine: Machine) -> tuple[dict[str, str], dict[str, str]]:
         "ephemeral-storage": f"{DISK_GIB - 10}Gi",
     }
     return capacity, allocatable
-
-
-_HEALTHY = (
-    ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-    ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-    ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-)
 
 
 def _ip(pool_id: str, number: int) -> str:

@@ -23,7 +23,7 @@ def run(nodes_root: Path, node: str, argv: list[str], *, timeout: float, stdin: 
         given.write(stdin)
         given.seek(0)
         descriptors = [stream.fileno() for stream in (given, out, err)]
-        reply = call(os.fspath(nodes_root.parent / "run"), request, descriptors, timeout + 10)
+        reply = call(os.fspath(nodes_root.parent / "run" / "machines"), request, descriptors, timeout + 10)
         written = []
         for stream in (out, err):
             stream.seek(0)
