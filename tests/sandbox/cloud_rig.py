@@ -101,55 +101,20 @@ class PretendedFleet:
         self.objects[node]["metadata"]["resourceVersion"] = str(self._version)
 
 
-class Rig:
-    def __init__(self, state: Path, **times: float) -> None:
-        self.state, self.times = state, times
-        self.fleet = PretendedFleet()
-        self.offset = timedelta(0)
-        for folder in ("cloud", "pki"):
-            (state / folder).mkdir(parents=True, exist_ok=True)
-        Authority(state / "pki").kubeconfig(state / "kubeconfig", "https://127.0.0.1:1", "admin", ["system:masters"])
-        self.keys = {"LTAItester": {"secret": SECRET, "user": "tester"}}
-        self.write_keys()
-        self._start()
-        with self.world.store.change() as data:
-            for instance in data["instances"].values():
-                if instance["pool_id"]:
-                    self.fleet.create(Machine(**instance["machine"]))
+class Caller:
+    """Calls an endpoint with the real SDK, by action and raw fields."""
 
-    def _start(self) -> None:
-        given = {"task_seconds": 0.05, "tick_seconds": 0.01, "replace_failed_seconds": 0.2, **self.times}
-        store = Store(self.state / "cloud" / "state.json", lambda: seed.records(POOLS, datetime.now(UTC)))
-        self.world = World(store, self.fleet, Settings(self.state, **given), now=self._now)
-        self.server = Server(Endpoint(self.world, registry()))
-        self.server.start()
-        self.engine = Engine(self.world, pool_work.replace_failed)
-        self.engine.start()
+    def __init__(self, host: str, key_id: str, secret: str) -> None:
+        self.host, self.key_id, self.secret = host, key_id, secret
 
-    def _now(self) -> datetime:
-        return datetime.now(UTC) + self.offset
-
-    def stop(self) -> None:
-        self.engine.stop()
-        self.server.shutdown()
-        self.server.server_close()
-
-    def restart(self) -> None:
-        """Another process would do the same: only the state folder is kept."""
-        self.stop()
-        self._start()
-
-    def write_keys(self) -> None:
-        (self.state / "cloud" / "access_keys.json").write_text(json.dumps(self.keys))
-
-    def client(self, key_id: str = "LTAItester", secret: str = SECRET, token: str = "", **more: Any) -> Client:
+    def client(self, key_id: str = "", secret: str = "", token: str = "", **more: Any) -> Client:
         return Client(
             Config(
-                access_key_id=key_id,
-                access_key_secret=secret,
+                access_key_id=key_id or self.key_id,
+                access_key_secret=secret or self.secret,
                 security_token=token or None,
                 type="sts" if token else None,
-                endpoint=f"127.0.0.1:{self.server.port}",
+                endpoint=self.host,
                 protocol="http",
                 connect_timeout=5000,
                 read_timeout=20000,
@@ -198,6 +163,52 @@ class Rig:
     def nodes(self, pool_id: str) -> list[dict[str, Any]]:
         answer = self.call("DescribeClusterNodes", query={"nodepool_id": pool_id, "pageSize": "100"})
         return list(answer["nodes"])
+
+
+class Rig(Caller):
+    """An endpoint in this process, with pretended machines."""
+
+    def __init__(self, state: Path, **times: float) -> None:
+        super().__init__("", "LTAItester", SECRET)
+        self.state, self.times = state, times
+        self.fleet = PretendedFleet()
+        self.offset = timedelta(0)
+        for folder in ("cloud", "pki"):
+            (state / folder).mkdir(parents=True, exist_ok=True)
+        Authority(state / "pki").kubeconfig(state / "kubeconfig", "https://127.0.0.1:1", "admin", ["system:masters"])
+        self.keys = {"LTAItester": {"secret": SECRET, "user": "tester"}}
+        self.write_keys()
+        self._start()
+        with self.world.store.change() as data:
+            for instance in data["instances"].values():
+                if instance["pool_id"]:
+                    self.fleet.create(Machine(**instance["machine"]))
+
+    def _start(self) -> None:
+        given = {"task_seconds": 0.05, "tick_seconds": 0.01, "replace_failed_seconds": 0.2, **self.times}
+        store = Store(self.state / "cloud" / "state.json", lambda: seed.records(POOLS, datetime.now(UTC)))
+        self.world = World(store, self.fleet, Settings(self.state, **given), now=self._now)
+        self.server = Server(Endpoint(self.world, registry()))
+        self.server.start()
+        self.host = f"127.0.0.1:{self.server.port}"
+        self.engine = Engine(self.world, pool_work.replace_failed)
+        self.engine.start()
+
+    def _now(self) -> datetime:
+        return datetime.now(UTC) + self.offset
+
+    def stop(self) -> None:
+        self.engine.stop()
+        self.server.shutdown()
+        self.server.server_close()
+
+    def restart(self) -> None:
+        """Another process would do the same: only the state folder is kept."""
+        self.stop()
+        self._start()
+
+    def write_keys(self) -> None:
+        (self.state / "cloud" / "access_keys.json").write_text(json.dumps(self.keys))
 
     def log(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.state / "cloud" / "requests.jsonl").read_text().splitlines()]

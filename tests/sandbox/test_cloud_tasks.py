@@ -101,9 +101,8 @@ def test_a_task_pauses_resumes_and_is_canceled(rig: Rig) -> None:
     assert rig.task(answer["task_id"])["state"] == "paused"
     assert refused(rig, "PauseTask", task_id=answer["task_id"]) == (409, "TaskStateConflict")
     rig.call("ResumeTask", task_id=answer["task_id"])
-    (node,) = wait_for(
-        lambda: [name for name in rig.fleet.objects if name == rig.nodes(answer["nodepool_id"])[0]["node_name"]]
-    )
+    node = wait_for(lambda: rig.nodes(answer["nodepool_id"]))[0]["node_name"]
+    wait_for(lambda: node in rig.fleet.objects)
     rig.fleet.set_ready(node, True)
     assert rig.finished(answer)["state"] == "success"
     for action in ("PauseTask", "ResumeTask", "CancelTask"):
