@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from ansible_collections.ack.ai_suite.plugins.module_utils.core.columns import aligned
@@ -76,7 +77,13 @@ def _pod(node: NodeUsage, share: PodShare) -> list[str]:
     return [*cells, *([str(share.pending)] if node.has_pending else []), ""]
 
 
-def warnings(usage: Usage) -> Iterator[str]:
-    """What is odd, one line each, for the error stream or Ansible's warnings."""
+def warnings(usage: Usage, most: int = 3) -> Iterator[str]:
+    """What is odd, for the error stream or Ansible's warnings: one line each, and of a kind the first ``most``."""
+    told: Counter[str] = Counter()
     for finding in usage.findings:
-        yield f"{finding.code} {finding.subject}: {finding.found}; expected {finding.required}. {finding.cure}"
+        told[finding.code] += 1
+        if told[finding.code] <= most:
+            yield f"{finding.code} {finding.subject}: {finding.found}; expected {finding.required}. {finding.cure}"
+    for code, number in told.items():
+        if number > most:
+            yield f"{code}: {number - most} more, see the JSON output."

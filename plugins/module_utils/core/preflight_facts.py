@@ -12,8 +12,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from ansible_collections.ack.ai_suite.plugins.module_utils.core import compatibility, gpu_labels
+from ansible_collections.ack.ai_suite.plugins.module_utils.core import cloud, compatibility, gpu_labels
 from ansible_collections.ack.ai_suite.plugins.module_utils.core.cards import Cards, cards
+from ansible_collections.ack.ai_suite.plugins.module_utils.core.errors import AckError
 from ansible_collections.ack.ai_suite.plugins.module_utils.core.quantity import whole
 from ansible_collections.ack.ai_suite.plugins.module_utils.core.snapshot import Node
 
@@ -85,31 +86,39 @@ class Machine(msgspec.Struct, frozen=True):
     pool: Pool | None = None
 
 
-def pool(told: Mapping[str, Any]) -> Pool:
-    """A pool as the CS API shapes it (CreateClusterNodePool, DescribeClusterNodePools); labels also as a mapping."""
-    info, scaling = told.get("nodepool_info") or {}, told.get("scaling_group") or {}
-    kubernetes = told.get("kubernetes_config") or {}
-    labels = kubernetes.get("labels") or {}
-    if not isinstance(labels, Mapping):
-        labels = {label["key"]: label.get("value", "") for label in labels}
+def pool(told: cloud.NodePool) -> Pool:
+    """A pool that exists, as the CS API shows it."""
+    scaling, kubernetes = told.scaling_group, told.kubernetes_config
     return Pool(
-        name=info.get("name") or "",
-        pool_id=info.get("nodepool_id") or "",
-        kind=info.get("type") or "",
-        labels=dict(labels),
-        instance_types=tuple(scaling.get("instance_types") or ()),
-        image_type=scaling.get("image_type") or "",
-        cpu_policy=_cpu_policy(kubernetes, told.get("node_config") or {}),
-        runtime=kubernetes.get("runtime") or "",
-        runtime_version=kubernetes.get("runtime_version") or "",
+        name=told.name,
+        pool_id=told.pool_id,
+        kind=told.nodepool_info.type,
+        labels=dict(told.labels),
+        instance_types=scaling.instance_types,
+        image_type=scaling.image_type,
+        cpu_policy=_cpu_policy(kubernetes.cpu_policy, told.node_config),
+        runtime=kubernetes.runtime,
+        runtime_version=kubernetes.runtime_version,
     )
 
 
-def _cpu_policy(kubernetes: Mapping[str, Any], node_config: Mapping[str, Any]) -> str:
-    """The pool's two places for it; either of them is enough to make it static."""
-    kubelet = node_config.get("kubelet_configuration") or {}
-    said = [policy for policy in (kubelet.get("cpuManagerPolicy"), kubernetes.get("cpu_policy")) if policy]
-    return "static" if "static" in said else (said or ["none"])[0]
+def specified(told: Mapping[str, Any]) -> Pool:
+    """A pool as the inventory specifies it. Raises AckError (PRE-POOL) for a specification that cannot be read."""
+    known = {name: told[name] for name in Pool.__struct_fields__ if told.get(name) is not None}
+    try:
+        return msgspec.convert(known, Pool)
+    except msgspec.ValidationError as problem:
+        raise AckError(
+            f"pool {told.get('name') or 'without a name'}", f"its specification cannot be read: {problem}.",
+            "See the README of the role node_pool for what each key holds.", "PRE-POOL",
+        ) from None  # fmt: skip
+
+
+def _cpu_policy(said: str, node_config: Mapping[str, Any]) -> str:
+    """The pool's two places for it; either of them is enough to make it static, and none is the API's default."""
+    kubelet = node_config.get("kubelet_configuration")
+    both = (said, kubelet.get("cpuManagerPolicy") if isinstance(kubelet, Mapping) else None)
+    return "static" if "static" in both else (both[0] or both[1] or "none")
 
 
 def planned(wanted: Pool, region: str) -> Machine:

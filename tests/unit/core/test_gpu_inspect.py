@@ -276,6 +276,12 @@ def test_what_is_odd_about_a_ledger_is_said_with_the_pods_name() -> None:
     assert any("card 7" in line for line in warnings(usage([G03_NODE], G03_PODS)))
 
 
+def test_a_thousand_equal_oddities_are_four_lines() -> None:
+    told = list(warnings(usage([G03_NODE], [pod(f"p{number}", [1], {INDEX: "9"}) for number in range(1000)])))
+    assert len(told) == 4
+    assert told[-1] == "GPU-NO-SUCH-CARD: 997 more, see the JSON output."
+
+
 def test_a_pod_on_two_cards_is_listed_once_with_both() -> None:
     lines = [line.split() for line in details(usage([G03_NODE], G03_PODS)).splitlines() if line.startswith("wide ")]
     assert lines == [["wide", "ai", "3", "3", "0"]]

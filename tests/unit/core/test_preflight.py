@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.ack.ai_suite.plugins.module_utils.core import preflight_report
+from ansible_collections.ack.ai_suite.plugins.module_utils.core import cloud, preflight_report
 from ansible_collections.ack.ai_suite.plugins.module_utils.core.compatibility import Tables
 from ansible_collections.ack.ai_suite.plugins.module_utils.core.errors import AckError
 from ansible_collections.ack.ai_suite.plugins.module_utils.core.findings import Finding
@@ -30,6 +30,7 @@ from ansible_collections.ack.ai_suite.plugins.module_utils.core.preflight_facts 
     must_be_asked,
     planned,
     pool,
+    specified,
 )
 from ansible_collections.ack.ai_suite.plugins.module_utils.core.preflight_rules import RULES, Context
 from ansible_collections.ack.ai_suite.plugins.module_utils.core.snapshot import Node
@@ -40,10 +41,11 @@ POOL = {
     "scaling_group": {"instance_types": ["ecs.gn6i-c4g1.xlarge"], "image_type": "AliyunLinux3"},
     "kubernetes_config": {
         "labels": [{"key": SCHEDULE, "value": "cgpu"}, {"key": "ack.node.gpu.max-pod", "value": "20"}],
-        "cpu_policy": "none", "runtime": "containerd", "runtime_version": "1.6.39",
+        "cpu_policy": "none", "runtime": "containerd", "runtime_version": "1.6.39", "taints": None,
     },
 }  # fmt: skip
-CLUSTER = Cluster("v1.34.1-aliyun.1", "cn-hangzhou", "ManagedKubernetes", "ack.pro.small", (pool(POOL),))
+POOLS = (pool(cloud.read(POOL, cloud.NodePool)),)
+CLUSTER = Cluster("v1.34.1-aliyun.1", "cn-hangzhou", "ManagedKubernetes", "ack.pro.small", POOLS)
 DRIVER = Answer(driver="535.161.07")
 
 
@@ -88,16 +90,15 @@ def judged(
 ) -> Report:
     known = by_id(of.pools)
     machines = [existing(each, of, known, told) for each in nodes]
-    machines += [planned(pool(wanted), of.region_id) for wanted in pools or []]
+    machines += [planned(specified(wanted), of.region_id) for wanted in pools or []]
     context = Context(cluster=of, installer=installer, settled=scope != "cluster")
     return judge(scope, machines, context, silences(silenced or []))
 
 
-def wanted_pool(name: str = "new", **more: Any) -> dict[str, Any]:
-    kubernetes, scaling = {**POOL["kubernetes_config"]}, {**POOL["scaling_group"]}
-    scaling.update({key: more.pop(key) for key in ("instance_types", "image_type") if key in more})
-    return {"nodepool_info": {"name": name, "type": more.pop("type", "ess")}, "scaling_group": scaling,
-            "kubernetes_config": {**kubernetes, **more}}  # fmt: skip
+def wanted_pool(**more: Any) -> dict[str, Any]:
+    good = {"labels": {SCHEDULE: "cgpu", "ack.node.gpu.max-pod": "20"}, "instance_types": ["ecs.gn6i-c4g1.xlarge"],
+            "image_type": "AliyunLinux3", "runtime": "containerd", "runtime_version": "1.6.39"}  # fmt: skip
+    return {"name": "new", "desired_size": 2, **good, **more}
 
 
 def codes(report: Report) -> list[tuple[str, str]]:
@@ -158,10 +159,10 @@ REFUSED: list[tuple[str, str, Report]] = [
     ("PRE-REGION", "error", judged(pools=[wanted_pool()], of=cluster(region_id=""))),
     ("PRE-ECS", "error", judged(node(provider="ack-hybrid://cn-hangzhou.rack-7"))),
     ("PRE-ECS", "error", judged(node(provider=""))),
-    ("PRE-ECS", "error", judged(pools=[wanted_pool(type="hybrid")])),
+    ("PRE-ECS", "error", judged(pools=[wanted_pool(kind="hybrid")])),
     ("PRE-CPU-POLICY", "error", judged(pools=[wanted_pool(cpu_policy="static")])),
     ("PRE-CPU-POLICY", "error", judged(node(), of=cluster(
-        pools=(msgspec.structs.replace(pool(POOL), cpu_policy="static"),)))),
+        pools=(msgspec.structs.replace(POOLS[0], cpu_policy="static"),)))),
     ("PRE-CPU-POLICY", "error", judged(node(), of=cluster(pools=None))),
     ("PRE-MAX-POD", "warning", judged(node(labels={"ack.node.gpu.max-pod": None}))),
     ("PRE-LABEL-DRIFT", "warning", judged(node(labels={SCHEDULE: "share"}))),
@@ -440,8 +441,15 @@ def test_only_nodes_that_share_cards_and_publish_too_little_are_asked() -> None:
 
 def test_a_kubelet_configuration_of_the_pool_counts_as_its_cpu_policy() -> None:
     static = {**POOL, "node_config": {"kubelet_configuration": {"cpuManagerPolicy": "static"}}}
-    assert pool(static).cpu_policy == "static"
-    assert pool({"nodepool_info": {"name": "x"}}).cpu_policy == "none"
+    assert pool(cloud.read(static, cloud.NodePool)).cpu_policy == "static"
+    assert pool(cloud.read({"nodepool_info": {"name": "x"}}, cloud.NodePool)).cpu_policy == "none"
+
+
+@pytest.mark.parametrize("told", [{"name": 7}, {"labels": ["x"]}, {"name": "x", "instance_types": "ecs.gn6i"}])
+def test_a_specification_that_cannot_be_read_is_one_clear_error(told: dict[str, Any]) -> None:
+    with pytest.raises(AckError) as refused:
+        specified(told)
+    assert refused.value.code == "PRE-POOL"
 
 
 def test_what_only_joined_nodes_can_tell_is_not_asked_of_a_pool() -> None:
