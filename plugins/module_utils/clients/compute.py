@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from ansible_collections.ack.ai_suite.plugins.module_utils.clients import clock
 from ansible_collections.ack.ai_suite.plugins.module_utils.clients.connection import Connection
 from ansible_collections.ack.ai_suite.plugins.module_utils.clients.openapi import CloudError, OpenApi
+from ansible_collections.ack.ai_suite.plugins.module_utils.clients.pauses import Pauses
 
 _PAGE = 100  # the most that ECS gives at once, and the most ids that it takes
 _ENDED = ("Success", "Failed", "Timeout", "Error", "Stopped", "Terminated", "Aborted", "Undelivered", "Invalid")
@@ -72,18 +72,16 @@ class Compute:
             },
             write=True,
         )  # fmt: skip
-        until, wait = clock.monotonic() + timeout + 60, 0.5
+        pauses = Pauses(timeout + 60)
         while True:
             result = self._result(answer["InvokeId"], instance_id)
             if result is not None:
                 return result
-            if clock.monotonic() > until:
+            if not pauses.wait():
                 raise CloudError(
                     f"Cloud Assistant command on {instance_id}", f"it did not end within {timeout:.0f} s.",
                     f"Look at invocation {answer['InvokeId']} in the ECS console.", "CLD-COMMAND",
                 )  # fmt: skip
-            clock.sleep(wait)
-            wait = min(wait * 1.5, 5)
 
     def _result(self, invoke_id: str, instance_id: str) -> CommandResult | None:
         answer = self._read("DescribeInvocationResults", InvokeId=invoke_id, InstanceId=instance_id)

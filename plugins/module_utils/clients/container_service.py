@@ -8,13 +8,12 @@ from urllib.parse import quote
 
 import msgspec
 
-from ansible_collections.ack.ai_suite.plugins.module_utils.clients import clock
 from ansible_collections.ack.ai_suite.plugins.module_utils.clients.connection import Connection
 from ansible_collections.ack.ai_suite.plugins.module_utils.clients.openapi import CloudError, OpenApi
+from ansible_collections.ack.ai_suite.plugins.module_utils.clients.pauses import Pauses
 from ansible_collections.ack.ai_suite.plugins.module_utils.core import cloud
 
 _PAGE = 100
-_FIRST_LOOK, _LONGEST_PAUSE = 0.5, 10.0
 
 
 class Started(msgspec.Struct, frozen=True):
@@ -22,23 +21,6 @@ class Started(msgspec.Struct, frozen=True):
 
     nodepool_id: str = ""
     task_id: str = ""
-
-
-class Pauses:
-    """Pauses between two looks at something that takes minutes: half a second at first, ten in the end."""
-
-    def __init__(self, seconds: float) -> None:
-        self._until = clock.monotonic() + seconds
-        self._pause = _FIRST_LOOK
-
-    def wait(self) -> bool:
-        """Pause; False when the time is over instead."""
-        left = self._until - clock.monotonic()
-        if left <= 0:
-            return False
-        clock.sleep(min(self._pause, left))
-        self._pause = min(self._pause * 1.4, _LONGEST_PAUSE)
-        return True
 
 
 class ContainerService:

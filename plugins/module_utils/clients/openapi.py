@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
 
 from ansible_collections.ack.ai_suite.plugins.module_utils.clients.connection import Connection
+from ansible_collections.ack.ai_suite.plugins.module_utils.clients.pauses import Pauses
 from ansible_collections.ack.ai_suite.plugins.module_utils.core.errors import AckError
+from ansible_collections.ack.ai_suite.plugins.module_utils.core.plan import Plan
 
 Product = Literal["cs", "ram", "ecs", "sts"]
 
@@ -197,6 +199,24 @@ def _flat(parameters: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
         elif value is not None:
             flat[prefix + name] = str(value).lower() if isinstance(value, bool) else str(value)
     return flat
+
+
+# What RAM says while it has not yet spread what was just made.
+_LAGS = ("EntityAlreadyExists.Policy", "EntityNotExist.Policy")
+_SETTLES_WITHIN = 20.0
+
+
+def settled(plan: Plan, act: Callable[[Plan], None], replan: Callable[[], Plan]) -> None:
+    """Carry out a plan. Where it is unsure whether a write was done, look again and do what is still to do."""
+    pauses = Pauses(_SETTLES_WITHIN)
+    while plan.actions:
+        try:
+            return act(plan)
+        except CloudError as problem:
+            if not (problem.unsure or problem.reason in _LAGS) or not pauses.wait():
+                raise
+        plan = replan()
+    return None
 
 
 # --- what went wrong ---

@@ -62,13 +62,23 @@ class ResourceAccess:
     def create_policy(self, name: str, document: str, description: str) -> None:
         self._write("CreatePolicy", PolicyName=name, PolicyDocument=document, Description=description)
 
-    def create_version(self, name: str, document: str) -> str:
-        """A new version that is the default at once; returns its id."""
-        answer = self._write("CreatePolicyVersion", PolicyName=name, PolicyDocument=document, SetAsDefault=True)
-        return str(answer["PolicyVersion"]["VersionId"])
-
-    def delete_version(self, name: str, version_id: str) -> None:
-        self._write("DeletePolicyVersion", PolicyName=name, VersionId=version_id)
+    def create_version(self, name: str, document: str, *, rotate: bool) -> None:
+        """A new version that is the default at once; with ``rotate`` RAM lets the oldest other one go in the same step,
+        so that a refusal (document too long, throttled) costs no version."""
+        strategy = "DeleteOldestNonDefaultVersionWhenLimitExceeded" if rotate else None
+        answer = self._write(
+            "CreatePolicyVersion",
+            PolicyName=name,
+            PolicyDocument=document,
+            SetAsDefault=True,
+            RotateStrategy=strategy,
+        )
+        made = answer["PolicyVersion"]
+        if not made["IsDefaultVersion"]:
+            raise CloudError(
+                f"RAM policy {name}", f"version {made['VersionId']} was made, but is not the default.",
+                "Make it the default in the RAM console.", "RAM-NOT-DEFAULT", status=200,
+            )  # fmt: skip
 
     def attach(self, name: str, role: str, kind: Kind = "Custom") -> None:
         """Attach a policy to a role; that it is attached already is fine."""
