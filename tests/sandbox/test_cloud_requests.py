@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +17,9 @@ from darabonba.exceptions import UnretryableException
 from darabonba.policy.retry import RetryOptions
 
 from sandbox.cloud import faults
-from tests.sandbox.cloud_rig import CLUSTER, ROLE, Rig, policy_text, pool_body, running
+from tests.sandbox.cloud_rig import CLUSTER, ROLE, SECRET, Caller, Rig, policy_text, pool_body, running, wait_for
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -245,3 +249,25 @@ def test_a_handlers_own_mistake_is_an_internal_error_in_the_form_of_the_service(
         rig.call("DescribeClusterNodes")
     assert (failed.value.status_code, failed.value.code) == (500, "InternalError")
     assert "nodes are gone" not in str(failed.value)
+
+
+def test_the_process_serves_on_a_port_of_its_own_and_another_one_goes_on_after_a_kill(tmp_path: Path) -> None:
+    (tmp_path / "cloud").mkdir()
+    keys = {"LTAItester": {"secret": SECRET, "user": "tester"}}
+    (tmp_path / "cloud" / "access_keys.json").write_text(json.dumps(keys))
+    ready = tmp_path / "run" / "cloud.ready"
+
+    def start() -> tuple[subprocess.Popen[bytes], Caller]:
+        ready.unlink(missing_ok=True)
+        process = subprocess.Popen([sys.executable, "-m", "sandbox.cloud", "--state", str(tmp_path)], cwd=ROOT)
+        told = json.loads(wait_for(lambda: ready.exists() and ready.read_text(), seconds=30))
+        return process, Caller(f"127.0.0.1:{told['port']}", "LTAItester", SECRET)
+
+    first, api = start()
+    api.rpc("CreatePolicy", PolicyName="p", PolicyDocument=policy_text("cs:*"))
+    first.kill()
+    first.wait()
+    second, api = start()
+    assert api.rpc("GetPolicy", PolicyName="p", PolicyType="Custom")["Policy"]["DefaultVersion"] == "v1"
+    second.terminate()
+    assert second.wait(timeout=10) == 0
