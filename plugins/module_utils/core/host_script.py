@@ -160,9 +160,17 @@ users() {{
   for instance in /proc/cgpu_km/[0-9]*/*/; do
     if [ -d "$instance" ]; then printf ' %s' "$instance"; fi
   done
-  find /proc/[0-9]*/fd -lname '/dev/nvidia*' 2>/dev/null | cut -d/ -f3 | sort -un | while read -r pid; do
+  for pid in $(holders); do
     printf ' %s(%s)' "$(cat "/proc/$pid/comm" 2>/dev/null)" "$pid"
   done
+}}
+
+holders() {{
+  if command -v fuser >/dev/null; then
+    fuser /dev/nvidia* 2>/dev/null
+  else
+    find /proc/[0-9]*/fd -lname '/dev/nvidia*' 2>/dev/null | cut -d/ -f3 | sort -un
+  fi
 }}
 
 mkdir "$folder/started" 2>/dev/null || exit 0 # once, whoever asks
