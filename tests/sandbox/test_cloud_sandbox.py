@@ -195,3 +195,24 @@ def test_the_endpoints_own_writes_are_in_its_own_name(sandbox: Any, api: Caller,
         and entry["objectRef"]["name"] == name
     ]
     assert set(made) == {"sandbox:cloud"}
+
+
+def test_a_node_that_leaves_and_comes_back_has_its_name_and_a_fresh_disk(
+    api: Caller, kubectl: Kubectl, pool: str
+) -> None:
+    node = node_of(api, pool)
+    assert on_node(api, node["instance_id"], "echo was-here > /root/mark && cat /root/mark")["ExitCode"] == 0
+    query = {"instance_ids": [node["instance_id"]], "release_node": False}
+    api.finished_answer(api.call("RemoveNodePoolNodes", nodepool_id=pool, query=query))
+    assert kubectl("get", "node", node["node_name"], "--ignore-not-found") == ""
+    assert on_node(api, node["instance_id"], "true")["ErrorCode"] == "ClientNotRunning"
+    body = {"instances": [node["instance_id"]]}
+    api.finished_answer(api.call("AttachInstancesToNodePool", nodepool_id=pool, body=body))
+    assert is_ready(seen(kubectl, node["node_name"]))
+    assert on_node(api, node["instance_id"], "cat /root/mark")["ExitCode"] == 1
+
+
+def test_the_first_gpu_nodes_were_born_with_the_old_module(api: Caller) -> None:
+    for node in api.nodes(api.pool_id("gpu-cgpu")):
+        result = on_node(api, node["instance_id"], "cat /proc/cgpu_km/version")
+        assert base64.b64decode(result["Output"]).decode().strip() == "1.5.13"
