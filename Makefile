@@ -79,7 +79,7 @@ format: setup ## format the Python code
 	ruff check --quiet --fix .
 
 clean: ## remove everything that set-up and runs made, except the cache of built binaries
-	@-[ -x $(BIN)/python ] && $(BIN)/python -m sandbox down --all
+	@-[ ! -x $(BIN)/python ] || for each in .sandbox/*/; do [ ! -d "$$each" ] || python -m sandbox down --name "$$(basename "$$each")"; done
 	rm -rf .venv .sandbox reports .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find .ansible -mindepth 1 -maxdepth 1 ! -name collections -exec rm -rf {} +
 	rm -rf .ansible/collections/ansible_collections/kubernetes

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from ansible_collections.ack.ai_suite.plugins.module_utils.core.values import merged
-from tests.conftest import Sandbox
+from tests.support import Sandbox
 from tools import charts
 
 ROOT = Path(__file__).resolve().parents[2]
