@@ -102,7 +102,7 @@ requests:
   type: int
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -123,21 +123,17 @@ ARGUMENT_SPEC: dict[str, Any] = {
 
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
-    runner.main(module, lambda: run(module.params))
+    runner.main(module, lambda: run(module.params, module.warn))
 
 
-def run(params: Mapping[str, Any]) -> dict[str, Any]:
+def run(params: Mapping[str, Any], warn: Callable[[str], None]) -> dict[str, Any]:
     kube = Kube(connections.connection(params))
     only = params["nodes"] or ()
     usage = gpu_usage.of_file(params["snapshot"], only) if params["snapshot"] else gpu_usage.live(kube, only)
+    for line in gpu_inspect_table.warnings(usage):
+        warn(line)
     show = gpu_inspect_table.details if params["details"] else gpu_inspect_table.table
-    return {
-        "changed": False,
-        "table": show(usage),
-        **gpu_inspect.data(usage),
-        "warnings": list(gpu_inspect_table.warnings(usage)),
-        "requests": kube.requests,
-    }
+    return {"changed": False, "table": show(usage), **gpu_inspect.data(usage), "requests": kube.requests}
 
 
 if __name__ == "__main__":

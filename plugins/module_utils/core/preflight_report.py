@@ -13,7 +13,7 @@ from ansible_collections.ack.ai_suite.plugins.module_utils.core.errors import jo
 from ansible_collections.ack.ai_suite.plugins.module_utils.core.findings import Finding
 from ansible_collections.ack.ai_suite.plugins.module_utils.core.preflight import Check, Report
 
-_WIDTH = 116
+_WIDTH = 108  # Ansible indents it by 8
 _WORD = {"error": "ERROR", "warning": "WARNING", "info": "NOTE"}
 _MARK = {**_WORD, "info": "note", "silenced": "silenced", "ok": "ok"}
 
@@ -36,9 +36,9 @@ def text(report: Report, name: str) -> str:
     lines = [f"Preflight of {name}: {_outcome(report)}", ""]
     lines += aligned([_check(check) for check in report.checks])
     for finding, subjects in _grouped(report.findings):
-        lines += ["", f"{_WORD[finding.severity]} {finding.code}  {_subjects(subjects)}", *_explained(finding)]
+        lines += ["", *_headed(f"{_WORD[finding.severity]} {finding.code}", subjects), *_explained(finding)]
     for (finding, reason), subjects in _grouped_silenced(report.silenced):
-        lines += ["", f"SILENCED {finding.code}  {_subjects(subjects)}", *_wrapped(f"reason: {reason}")]
+        lines += ["", *_headed(f"SILENCED {finding.code}", subjects), *_wrapped(f"reason: {reason}")]
     return "\n".join(lines)
 
 
@@ -78,9 +78,9 @@ def _grouped_silenced(
     yield from groups.items()
 
 
-def _subjects(names: Sequence[str]) -> str:
+def _headed(title: str, names: Sequence[str]) -> list[str]:
     count = f" ({len(names)})" if len(names) > 1 else ""
-    return joined(names) + count
+    return _wrapped(f"{title}  {joined(names)}{count}", first="")
 
 
 def _explained(finding: Finding) -> Iterator[str]:
@@ -88,5 +88,5 @@ def _explained(finding: Finding) -> Iterator[str]:
     yield from _wrapped(f"{finding.cure} [{finding.source}]")
 
 
-def _wrapped(line: str) -> list[str]:
-    return textwrap.wrap(line, _WIDTH, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False)
+def _wrapped(line: str, first: str = "    ") -> list[str]:
+    return textwrap.wrap(line, _WIDTH, initial_indent=first, subsequent_indent="    ", break_on_hyphens=False)

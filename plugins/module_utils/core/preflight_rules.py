@@ -142,9 +142,15 @@ def driver(machine: Machine, context: Context) -> Verdict | None:
         return Verdict("unknown", "ACK's default driver of the day", f">= {minimum}",
                        f"Nothing to do, or pin it by the pool's label {gpu_labels.DRIVER_REQUESTED}.",
                        "info")  # fmt: skip
-    why = machine.problem or "no label publishes it, and only nodes that share cards have an installer pod to ask"
-    severity: Severity | None = None if context.settled and machine.stake == "shared" else "warning"
-    return Verdict("unknown", f"driver not known: {why}", f">= {minimum}", severity=severity)
+    if machine.stake != "shared":
+        return Verdict("unknown", "driver not known: no label publishes it, and no installer pod runs where cards are "
+                       "whole", f">= {minimum}", _PUBLISH_DRIVER, "warning")  # fmt: skip
+    why = machine.problem or "the node did not tell"
+    cure = f"Run preflight again when its cGPU installer pod runs. {_PUBLISH_DRIVER}"
+    return Verdict("unknown", f"driver not known: {why}", f">= {minimum}", cure, None if context.settled else "warning")
+
+
+_PUBLISH_DRIVER = "NVIDIA's GPU feature discovery publishes it in labels."
 
 
 def driver_as_requested(machine: Machine, context: Context) -> Verdict | None:
