@@ -72,7 +72,7 @@ def settings(params: Mapping[str, Any], uninstall: bytes = b"") -> Settings:
     timing = _lengths("timing", params.get("timing") or {}, Timing, findings)
     eviction = dict(params.get("drain") or {})
     limit = _lengths("drain", {"timeout": eviction.pop("timeout", None)}, drain.Options, findings).timeout
-    most = str(params.get("max_failures") or 1).strip()
+    most = str(1 if params.get("max_failures") is None else params["max_failures"]).strip()
     if not _COUNT.fullmatch(most):
         findings.append(_finding("max_failures", most, "a number of 1 and more, or a percentage", "For example '10%'."))
     refuse("node_upgrade", findings, findings[0].code if len(findings) == 1 else "UPG-INPUT")

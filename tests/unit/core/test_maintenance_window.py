@@ -268,6 +268,6 @@ def test_all_mistakes_of_all_windows_come_at_once() -> None:
 
 
 def test_a_missing_time_zone_database_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(window_rules.zoneinfo, "available_timezones", set)
+    monkeypatch.setattr(window_rules, "zones", frozenset)
     _, findings = window_rules.calendar([GOOD])
     assert [finding.code for finding in findings] == ["UPG-WINDOW-TZDATA"]
