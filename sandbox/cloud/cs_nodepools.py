@@ -60,7 +60,7 @@ def modify_cluster_node_pool(world: World, call: Call) -> Record:
     before = {"labels": pool_rules.label_map(pool), "taints": pool["kubernetes_config"]["taints"]}
     pool.update(wished)
     pool["nodepool_info"]["updated"] = stamp_local(world.now())
-    adding, removing = _to_size(world, pool)
+    adding, removing = pool_work.to_size(world, pool)
     notes = {"adding": adding, "removing": removing, "release": True}
     if update_nodes:
         notes |= {"relabel": before, "nodes": list(inventory.members(world, call.path["nodepool_id"]))}
@@ -76,7 +76,7 @@ def scale_cluster_node_pool(world: World, call: Call) -> Record:
         raise error("InvalidParameter.NodePool", name="count", why="must be 1 or more")
     pool["scaling_group"]["desired_size"] += call.body["count"]
     pool_rules.check(pool)
-    adding, _ = _to_size(world, pool)
+    adding, _ = pool_work.to_size(world, pool)
     return {"task_id": tasks.answer_id(pool_work.begin(world, pool, pool_work.SCALE_OUT, call.faults, adding=adding))}
 
 
@@ -119,7 +119,7 @@ def delete_cluster_nodepool(world: World, call: Call) -> Record:
     members = inventory.members(world, call.path["nodepool_id"])
     if members and not call.query.get("force", False):
         raise error("NodePoolNotEmpty", id=call.path["nodepool_id"])
-    for task in tasks.running(world, call.path["nodepool_id"]):
+    for task in tasks.unfinished(world, call.path["nodepool_id"]):
         tasks.finish(world, task, tasks.CANCELED, "the node pool is being deleted")
     for instance in members.values():
         instance["state"] = inventory.REMOVING
@@ -172,17 +172,6 @@ def _check_change(world: World, pool: Record, change: Record, wished: Record) ->
     name = wished["nodepool_info"]["name"]
     if any(each["nodepool_info"]["name"] == name for each in world.data["pools"].values() if each is not pool):
         raise error("NodePoolNameConflict", name=name)
-
-
-def _to_size(world: World, pool: Record) -> tuple[list[str], list[str]]:
-    """Bring the pool to its desired size: instances added, and (the oldest, as Auto Scaling does) sent away."""
-    members = inventory.members(world, pool["nodepool_info"]["nodepool_id"])
-    staying = [key for key, each in members.items() if each["state"] in (inventory.INITIAL, inventory.RUNNING)]
-    surplus = len(staying) - pool["scaling_group"]["desired_size"]
-    removing = staying[: max(0, surplus)]
-    for instance_id in removing:
-        members[instance_id]["state"] = inventory.REMOVING
-    return [inventory.give_birth(world, pool) for _ in range(-surplus)], removing
 
 
 def _changed(call: Call, pool_id: str, task: Record) -> Record:

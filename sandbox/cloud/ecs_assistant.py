@@ -18,7 +18,6 @@ Record = dict[str, Any]
 LONGEST_COMMAND = LONGEST_OUTPUT = 24 * 1024
 # The agent joins both streams; $1 is the folder (or empty), $2 the script.
 _WRAPPER = 'exec 2>&1; [ -z "$1" ] || cd "$1" || exit 1; exec sh -c "$2"'
-_STATUS_OF_RECORD = {"Success": "Finished", "Failed": "Failed", "Timeout": "Failed", "Error": "Failed"}
 
 
 def run_command(world: World, call: Call) -> Record:
@@ -53,15 +52,13 @@ def describe_invocations(world: World, call: Call) -> Record:
             if call.query.get("InstanceId", instance_id) == instance_id
         ]
         status = _overall(invocation)
-        if results and call.query.get("InvokeStatus", _STATUS_OF_RECORD.get(status, status)) == _STATUS_OF_RECORD.get(
-            status, status
-        ):
+        if results and call.query.get("InvokeStatus", _record_status(status)) == _record_status(status):
             found.append({
                 "InvokeId": invoke_id, "CommandId": invocation["command_id"], "CommandName": invocation["name"],
                 "CommandDescription": invocation["description"], "CommandType": "RunShellScript",
                 "CommandContent": _text(invocation["script"], call), "CreationTime": invocation["created"],
                 "Timeout": invocation["timeout"], "WorkingDir": invocation["folder"], "RepeatMode": "Once",
-                "InvokeStatus": _STATUS_OF_RECORD.get(status, status), "InvocationStatus": status,
+                "InvokeStatus": _record_status(status), "InvocationStatus": status,
                 "InvokeInstances": {"InvokeInstance": results},
             })  # fmt: skip
     return paged(call, found, "Invocations", "Invocation", largest=50)
@@ -72,7 +69,7 @@ def describe_invocation_results(world: World, call: Call) -> Record:
     found = [
         {
             "InvokeId": invoke_id, "CommandId": invocation["command_id"],
-            "InvokeRecordStatus": _STATUS_OF_RECORD.get(result["status"], result["status"]),
+            "InvokeRecordStatus": _record_status(result["status"]),
             **_renamed(_view(instance_id, result, call, output=True)),
         }
         for invoke_id, invocation in _newest_first(world, call)
@@ -146,6 +143,11 @@ def _newest_first(world: World, call: Call) -> list[tuple[str, Record]]:
     ]
 
 
+def _record_status(status: str) -> str:
+    """The coarser of the two statuses that ECS tells."""
+    return {"Success": "Finished", "Running": "Running"}.get(status, "Failed")
+
+
 def _overall(invocation: Record) -> str:
     states = {each["status"] for each in invocation["results"].values()}
     if "Running" in states:
@@ -158,7 +160,7 @@ def _view(instance_id: str, result: Record, call: Call, *, output: bool) -> Reco
         "InstanceId": instance_id, "InvocationStatus": result["status"], "StartTime": result["created"],
         "CreationTime": result["created"], "FinishTime": result.get("finished", ""), "Dropped": result["dropped"],
         "Repeats": 1, "ErrorCode": result.get("error_code", ""), "ErrorInfo": result.get("error_info", ""),
-        "InstanceInvokeStatus": _STATUS_OF_RECORD.get(result["status"], result["status"]),
+        "InstanceInvokeStatus": _record_status(result["status"]),
     }  # fmt: skip
     if result.get("exit_code") is not None:
         shown["ExitCode"] = result["exit_code"]

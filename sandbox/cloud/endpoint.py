@@ -15,7 +15,7 @@ from sandbox.cloud.faulty import FaultBox
 from sandbox.cloud.registry import PRODUCTS, Operation, Registry
 from sandbox.cloud.request_log import RequestLog
 from sandbox.cloud.signature import Request, authorization, check_date, check_signature
-from sandbox.cloud.world import Call, Caller, World, request_id, stamp
+from sandbox.cloud.world import Call, Caller, World, request_id
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Endpoint:
     def _line(self, request: Request, trail: _Trail, answer: Answer) -> dict[str, Any]:
         caller, operation = trail.caller, trail.operation
         return {
-            "time": stamp(self.world.now()),
+            "time": self.world.now().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "access_key_id": caller.key_id if caller else "",
             "user": caller.user if caller else "",
             "product": operation.product if operation else PRODUCTS.get(request.header("x-acs-version"), ""),

@@ -29,7 +29,7 @@ NODES_A_STEP = 25
 
 def state_of(world: World, pool_id: str) -> str:
     """active, or what the tasks make of it: deleting, removing, scaling, updating."""
-    found = [_STATES[task["task_type"]] for task in tasks.running(world, pool_id)]
+    found = [_STATES[task["task_type"]] for task in tasks.unfinished(world, pool_id)]
     return next((state for state in ("deleting", "removing", "scaling", "updating") if state in found), "active")
 
 
@@ -61,17 +61,30 @@ tasks.KINDS |= {
 }
 
 
+def to_size(world: World, pool: Record) -> tuple[list[str], list[str]]:
+    """Bring a pool to its desired size, as Auto Scaling does: new instances, and those that begin to go.
+
+    What failed to join goes; of the others the oldest, when there are too many.
+    """
+    members = inventory.members(world, pool["nodepool_info"]["nodepool_id"])
+    failed = [key for key, each in members.items() if each["state"] == inventory.FAILED]
+    staying = [key for key, each in members.items() if each["state"] in (inventory.INITIAL, inventory.RUNNING)]
+    surplus = len(staying) - pool["scaling_group"]["desired_size"]
+    removing = [*failed, *staying[: max(0, surplus)]]
+    for instance_id in removing:
+        members[instance_id]["state"] = inventory.REMOVING
+    return [inventory.give_birth(world, pool) for _ in range(-surplus)], removing
+
+
 def replace_failed(world: World) -> None:
     """Auto Scaling keeps a pool at its desired size: instances that failed to join are replaced after a while."""
     late = world.now().timestamp() - world.settings.replace_failed_seconds
     for pool_id, pool in world.data["pools"].items():
-        members = inventory.members(world, pool_id)
-        failed = [key for key, each in members.items() if each["state"] == inventory.FAILED and each["started"] < late]
-        if failed and state_of(world, pool_id) == "active":
-            for instance_id in failed:
-                del world.data["instances"][instance_id]
-            adding = [inventory.give_birth(world, pool) for _ in failed]
-            begin(world, pool, SCALE_OUT, adding=adding)
+        members = inventory.members(world, pool_id).values()
+        overdue = any(each["state"] == inventory.FAILED and each["started"] < late for each in members)
+        if overdue and state_of(world, pool_id) == "active":
+            adding, removing = to_size(world, pool)
+            begin(world, pool, SCALE_OUT, adding=adding, removing=removing, release=True, at_once=True)
 
 
 def begin(world: World, pool: Record, task_type: str, faults: Sequence[Fault] = (), **notes: Any) -> Record:

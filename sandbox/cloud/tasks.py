@@ -78,11 +78,10 @@ def event(world: World, task: Record, reason: str, level: str, message: str) -> 
     })  # fmt: skip
 
 
-def running(world: World, target_id: str) -> list[Record]:
-    """The tasks that work on a target now."""
-    return [
-        task for task in world.data["tasks"].values() if task["state"] == RUNNING and task["target"]["id"] == target_id
-    ]
+def unfinished(world: World, target_id: str) -> list[Record]:
+    """The tasks that work on a target now, or are paused."""
+    tasks = [task for task in world.data["tasks"].values() if task["state"] in (RUNNING, PAUSED)]
+    return [task for task in tasks if task["target"]["id"] == target_id]
 
 
 def advance(world: World) -> bool:

@@ -71,6 +71,26 @@ def test_a_pool_whose_task_fails_has_failed_nodes_until_auto_scaling_replaces_th
         assert rig.pool(answer["nodepool_id"])["status"]["failed_nodes"] == 0
 
 
+def test_a_change_of_a_pool_with_failed_nodes_replaces_them_and_keeps_the_size(tmp_path: Path) -> None:
+    with running(tmp_path, replace_failed_seconds=3600) as rig:
+        rig.fault("task-fails", "CreateClusterNodePool")
+        answer = rig.call("CreateClusterNodePool", body=pool_body("p", desired_size=2))
+        rig.finished(answer)
+        change = {"nodepool_id": answer["nodepool_id"], "body": {"scaling_group": {"desired_size": 2}}}
+        assert rig.finished(rig.call("ModifyClusterNodePool", **change))["state"] == "success"
+        status = rig.pool(answer["nodepool_id"])["status"]
+        assert (status["total_nodes"], status["healthy_nodes"]) == (2, 2)
+
+
+def test_a_pool_whose_task_is_paused_is_still_busy(rig: Rig) -> None:
+    rig.fleet.ready = False
+    answer = rig.call("CreateClusterNodePool", body=pool_body("p", desired_size=1))
+    rig.call("PauseTask", task_id=answer["task_id"])
+    assert rig.pool(answer["nodepool_id"])["status"]["state"] == "scaling"
+    busy = {"nodepool_id": answer["nodepool_id"], "body": {}}
+    assert refused(rig, "ModifyClusterNodePool", **busy) == (409, "NodePoolStateConflict")
+
+
 def test_a_task_that_never_ends_does_its_work_but_stays_running_until_it_is_canceled(rig: Rig) -> None:
     rig.fault("task-never-ends", "CreateClusterNodePool")
     answer = rig.call("CreateClusterNodePool", body=pool_body("p", desired_size=1))
