@@ -330,5 +330,5 @@ def _finding(code: str, subject: str, found: str, required: str, cure: str, seve
 
 def data(told: Usage) -> Mapping[str, Any]:
     """The usage as JSON has it: objects and lists, nodes in the order of their names, pods by card, then by name."""
-    plain: dict[str, Any] = msgspec.to_builtins(told, str_keys=True)
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(told))
     return plain

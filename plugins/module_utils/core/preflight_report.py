@@ -25,8 +25,8 @@ def data(report: Report) -> dict[str, Any]:
         "status": report.status,
         "scope": report.scope,
         "judged": {"nodes": report.nodes, "gpu_nodes": report.gpu_nodes, "pools": report.pools},
-        "checks": msgspec.to_builtins(report.checks),
-        "findings": msgspec.to_builtins(report.findings),
+        "checks": [msgspec.to_builtins(check) for check in report.checks],
+        "findings": [msgspec.to_builtins(finding) for finding in report.findings],
         "silenced": [{**msgspec.to_builtins(finding), "reason": reason} for finding, reason in report.silenced],
     }
 

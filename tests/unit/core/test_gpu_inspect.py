@@ -343,7 +343,8 @@ def test_the_order_does_not_depend_on_the_order_of_the_lists() -> None:
 
 
 def test_the_data_survive_json() -> None:
-    told = json.loads(json.dumps(gpu_inspect.data(usage([G03_NODE], G03_PODS))))
+    told = gpu_inspect.data(usage([G03_NODE], G03_PODS))
+    assert json.loads(json.dumps(told)) == told
     assert told["cluster"] == [{"unit": "GiB", "allocated": 55, "total": 62, "percent": 88}]
     assert told["nodes"][0]["pods"][0]["cards"] == {"0": 2}
 

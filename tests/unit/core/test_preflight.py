@@ -470,7 +470,8 @@ def test_the_text_groups_thousands_of_equal_findings() -> None:
 
 def test_the_data_hold_every_finding_and_survive_json() -> None:
     report = judged(*(node(f"n{n}", osImage="n/a") for n in range(5)))
-    told = json.loads(json.dumps(preflight_report.data(report)))
+    told = preflight_report.data(report)
+    assert json.loads(json.dumps(told)) == told
     assert (told["ok"], told["status"], told["judged"]) == (False, "failed", {"nodes": 5, "gpu_nodes": 5, "pools": 0})
     assert [f["subject"] for f in told["findings"] if f["code"] == "PRE-OS"] == [f"node n{n}" for n in range(5)]
     assert told["findings"][0]["source"]
