@@ -7,7 +7,7 @@ node still belongs to the run that writes. A finished node carries nothing of ou
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -21,6 +21,7 @@ SKIP = f"{PREFIX}upgrade-skip"  # label: hands off this node
 TAINT = Taint(key=f"{PREFIX}quarantined", effect="NoSchedule")
 
 Name = Literal["cordoned", "drained", "installer_replaced", "upgrading", "rebooting", "verifying", "quarantined"]
+NAMES: tuple[str, ...] = get_args(Name)
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
