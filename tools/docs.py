@@ -5,6 +5,7 @@ A generated part stands between ``<!-- begin NAME -->`` and ``<!-- end NAME -->`
 
 from __future__ import annotations
 
+import importlib
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -94,6 +95,9 @@ def parts() -> Iterator[tuple[Path, str, Callable[[], str]]]:
     for role in sorted((ROOT / "roles").iterdir()):
         yield role / "README.md", "options", lambda role=role: option_table(role)
     yield ROOT / "docs" / "engine.md", "states", engine
+    cloud = importlib.import_module("sandbox.cloud.documentation")
+    for name in ("faults", "calls", "codes"):
+        yield ROOT / "docs" / "sandbox-cloud.md", name, getattr(cloud, name)
 
 
 def renewed(path: Path, name: str, make: Callable[[], str]) -> str:
@@ -105,7 +109,7 @@ def renewed(path: Path, name: str, make: Callable[[], str]) -> str:
 
 
 def main(check: bool) -> int:
-    sys.path.insert(0, str(ROOT / ".ansible" / "collections"))
+    sys.path[:0] = [str(ROOT), str(ROOT / ".ansible" / "collections")]
     stale = 0
     for path, name, make in parts():
         text = renewed(path, name, make)
