@@ -197,7 +197,7 @@ CLIENTS_OF_THE_API = (
     Process("kube-controller-manager", _controller_manager, ("kube-controller-manager",), "/healthz"),
     Process("kube-scheduler", _scheduler, ("kube-scheduler",), "/healthz"),
     Process("kwok", _kwok, ("kwok",), "/healthz"),
-    *((Process("machines", _machines),) if (SOURCES / "machines" / "__main__.py").exists() else ()),  # DEV
+    Process("machines", _machines),
     Process("cloud", _ours),
 )
 PROCESSES = (*STORE, *SERVERS, *CLIENTS_OF_THE_API)

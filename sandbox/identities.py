@@ -26,7 +26,8 @@ def make_default(layout: Layout) -> None:
 
 def add_user(layout: Layout, name: str, groups: Sequence[str]) -> Path:
     """Make (or renew) a user: ``kubeconfigs/<name>``, and the profile ``[<name>]`` with an AccessKey of its own."""
-    if not USER.fullmatch(name):
+    # The parser of profiles keeps the section DEFAULT for itself.
+    if not USER.fullmatch(name) or name == configparser.DEFAULTSECT:
         raise SandboxError(
             f"user {name!r}", "is not a usable name.", "Use letters, digits and . _ @ - (63 at most).", "SBX-USER"
         )

@@ -58,6 +58,18 @@ def _is_still(path: Path, stream: IO[str]) -> bool:
         return False
 
 
+def _remove_tree(folder: Path) -> None:
+    try:
+        shutil.rmtree(folder)
+    except PermissionError:
+        # Somebody on a node made folders that even their owner can't change.
+        for path, below, _ in os.walk(folder):
+            for each in (Path(path, name) for name in below):
+                if not each.is_symlink():
+                    each.chmod(0o700)
+        shutil.rmtree(folder)
+
+
 def _mounts_below(folder: Path) -> list[str]:
     """Mount points in a folder. A machine's are in namespaces of its own; one seen here would lead a removal astray."""
     points = (line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines())
@@ -175,7 +187,7 @@ class Layout:
                 "SBX-MOUNT",
             )
         if self.root.exists():
-            shutil.rmtree(self.root)
+            _remove_tree(self.root)
 
     def refuse_foreign(self) -> None:
         if self.root.exists() and not self.exists() and any(self.root.iterdir()):

@@ -29,6 +29,7 @@ from sandbox.errors import SandboxError
 from sandbox.layout import Layout, locked, write_private
 from sandbox.ports import free_ports, says_taken
 from sandbox.processes import spawn, sweep, tail
+from sandbox.seed import seed
 
 START_TIMEOUT = 90.0
 PORT_ATTEMPTS = 4
@@ -139,18 +140,11 @@ class Supervisor:
         self.start(*control_plane.CLIENTS_OF_THE_API)
         for namespace in ("default", "kube-system"):
             self.kubectl("wait", "--for=create", "--timeout=30s", f"--namespace={namespace}", "serviceaccount/default")
-        self.seed()
+        info = self.info()
+        seed(info)
+        self.report("the nodes are ready")
         self.write_health()
-        write_private(self.layout.info_file, json.dumps(self.info(), indent=1) + "\n")
-
-    def seed(self) -> None:
-        if not (control_plane.SOURCES / "seed.py").exists():  # DEV
-            return
-        info = self.layout.run / "info.json"
-        write_private(info, json.dumps(self.info()))
-        code = "import json, sys; from sandbox.seed import seed; seed(json.load(open(sys.argv[1])))"
-        self.once("seed", [sys.executable, "-c", code, str(info)])
-        self.report("nodes and system pods are there")
+        write_private(self.layout.info_file, json.dumps(info, indent=1) + "\n")
 
     def info(self) -> dict[str, Any]:
         """What ``sandbox.json`` holds."""
