@@ -153,12 +153,13 @@ class PoolNode(Record, frozen=True):
 
 def read(told: Mapping[str, Any], kind: type[T]) -> T:
     """An answer of an API as a record: unknown fields are left out, nulls read as not told."""
-    return msgspec.convert(_without_nulls(told), kind, strict=False)
+    return msgspec.convert(without_nulls(told), kind, strict=False)
 
 
-def _without_nulls(value: Any) -> Any:
+def without_nulls(value: Any) -> Any:
+    """The same without the keys whose value is null, at any depth."""
     if isinstance(value, Mapping):
-        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+        return {key: without_nulls(each) for key, each in value.items() if each is not None}
     if isinstance(value, list | tuple):
-        return [_without_nulls(each) for each in value]
+        return [without_nulls(each) for each in value]
     return value
