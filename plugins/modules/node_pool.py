@@ -30,10 +30,9 @@ options:
         type: str
         required: true
       kind:
-        description: Type of the pool; V(ess) are ECS instances. Cannot be changed.
+        description: Type of the pool; V(ess), ECS instances, for a new one. Cannot be changed.
         type: str
         choices: [ess, edge, hybrid, lingjun]
-        default: ess
       desired_size:
         description: Number of nodes, from V(0). A new pool has none unless it is told.
         type: int
@@ -223,7 +222,7 @@ _TAINT = {
 _STRINGS = {"type": "list", "elements": "str"}
 _POOL = {
     "name": {"type": "str", "required": True},
-    "kind": {"type": "str", "choices": ["ess", "edge", "hybrid", "lingjun"], "default": "ess"},
+    "kind": {"type": "str", "choices": ["ess", "edge", "hybrid", "lingjun"]},
     "desired_size": {"type": "int"},
     "instance_types": _STRINGS,
     "vswitch_ids": _STRINGS,

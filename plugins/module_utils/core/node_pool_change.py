@@ -172,7 +172,7 @@ def _creation(change: Change) -> dict[str, Any]:
     role = {"ram_role_name": want.ram_role_name} if want.ram_role_name else {}
     given = blocks.get("scaling_group", {})
     return {
-        "nodepool_info": {"name": want.name, "type": want.kind},
+        "nodepool_info": {"name": want.name, "type": want.kind or "ess"},
         "scaling_group": {"instance_charge_type": "PostPaid", "desired_size": 0, **given, **role},
         "kubernetes_config": {**blocks.get("kubernetes_config", {}), **_lists(change)},
     }

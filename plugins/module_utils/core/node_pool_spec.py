@@ -34,7 +34,7 @@ class Pool(msgspec.Struct, frozen=True):
     """One pool as asked for. None, and an empty list, leave a setting as it is, or to ACK where the pool is made."""
 
     name: str
-    kind: str = "ess"
+    kind: str = ""
     desired_size: int | None = None
     instance_types: tuple[str, ...] = ()
     vswitch_ids: tuple[str, ...] = ()
