@@ -59,14 +59,18 @@ class Version:
 
 def parse(found: Any) -> Version | None:
     """The version in ``found``, or None when there is none to read (``Unknown``, ``n/a``, empty, a float)."""
-    if not isinstance(found, str):  # a YAML float has lost digits already: 1.20 became 1.2
-        return None
-    match = _FORM.fullmatch(found.strip())
+    # A YAML float has lost digits already: 1.20 became 1.2.
+    return _read(found.strip()) if isinstance(found, str) else None
+
+
+@functools.lru_cache(maxsize=4096)  # thousands of nodes have a handful of versions
+def _read(text: str) -> Version | None:
+    match = _FORM.fullmatch(text)
     if match is None:
         return None
     pre = _PRE.match(match[2])
     rank = (_RANK[pre[1].lower()], int(pre[2] or 0)) if pre else _RELEASE
-    return Version(found.strip(), tuple(int(part) for part in match[1].split(".")), rank)
+    return Version(text, tuple(int(part) for part in match[1].split(".")), rank)
 
 
 def at_least(found: Any, minimum: str) -> bool | None:
