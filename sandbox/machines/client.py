@@ -11,6 +11,10 @@ import os
 import socket
 import sys
 
+TYPE_CHECKING = False  # importing typing takes longer than all the rest
+if TYPE_CHECKING:
+    from typing import Any
+
 SOCKET = "machines.sock"
 
 
@@ -18,7 +22,7 @@ class MachineError(Exception):
     """The machine can't be reached: it is off, unknown, or the process `sandbox.machines` does not run."""
 
 
-def call(run_folder: str, request: dict, descriptors: list[int], timeout: float | None = None) -> dict:
+def call(run_folder: str, request: Any, descriptors: list[int], timeout: float | None = None) -> Any:
     """Send one request with three open files (input, output, errors) and wait for the answer.
 
     Raises MachineError with the reason, and TimeoutError after `timeout` seconds.
@@ -63,7 +67,7 @@ def main(arguments: list[str]) -> int:
     except MachineError as problem:
         sys.stderr.write(f"{problem}\n")
         return 255
-    return reply["exit"]
+    return int(reply["exit"])
 
 
 if __name__ == "__main__":

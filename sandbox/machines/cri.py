@@ -13,7 +13,7 @@ from sandbox.machines.result import Result, fail, lines
 if TYPE_CHECKING:
     from sandbox.machines.host import Host
 
-_CRICTL_VALUES = (
+_CRICTL_VALUES: tuple[str, ...] = (
     "-o",
     "--output",
     "--name",
@@ -27,7 +27,7 @@ _CRICTL_VALUES = (
     "-t",
 )
 _CRICTL_VALUES += ("-r", "--runtime-endpoint", "--image-endpoint", "-i")
-_DOCKER_VALUES = ("--filter", "-f", "--format", "-t", "--time", "-H", "--host")
+_DOCKER_VALUES: tuple[str, ...] = ("--filter", "-f", "--format", "-t", "--time", "-H", "--host")
 _DOCKER_IS_DOWN = "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?"
 
 
@@ -94,7 +94,9 @@ def _ps(host: Host, _: list[str], options: dict[str, list[str]]) -> Result:
     if _value(options, "-o", "--output") == "json":
         return lines(json.dumps({"containers": [_container_json(one) for one in chosen]}, indent=2))
     rows = [
-        f"{one.id[:13]}  {one.image}  {_state(one)}  {one.name}  {one.attempt}  {one.sandbox.id[:13]}  {one.sandbox.name}"
+        "  ".join(
+            [one.id[:13], one.image, _state(one), one.name, str(one.attempt), one.sandbox.id[:13], one.sandbox.name]
+        )
         for one in chosen
     ]
     return lines("CONTAINER  IMAGE  STATE  NAME  ATTEMPT  POD ID  POD", *rows)
@@ -120,38 +122,33 @@ def _pods(host: Host, _: list[str], options: dict[str, list[str]]) -> Result:
     return lines("POD ID  STATE  NAME  NAMESPACE", *rows)
 
 
-def _on_containers(act: Callable[[Host, Container, bool], str]) -> Callable[..., Result]:
+def _on_each(
+    stored: Callable[[Host], dict[str, Any]], said: str, act: Callable[[Host, Any, bool], str]
+) -> Callable[..., Result]:
+    """A verb that does a thing with each id that is named, or with all (`-a`); `act` returns what is wrong, or ""."""
+
     def run(host: Host, names: list[str], options: dict[str, list[str]]) -> Result:
-        everything = "-a" in options or "--all" in options
-        names = list(host.runtime.containers) if everything else names
+        names = list(stored(host)) if "-a" in options or "--all" in options else names
+        force = "-f" in options or "--force" in options
         out, errors = "", ""
         for name in names:
-            found = [one for one in host.runtime.containers.values() if one.id.startswith(name)]
-            problem = act(host, found[0], "-f" in options or "--force" in options) if found else "not found"
-            if problem:
-                errors += f'E1201 00:00:00.000000 remote_runtime.go] "{name}": rpc error: {problem}\n'
-            else:
-                out += f"{name}\n"
-        return Result(out, errors, 1 if errors else 0)
-
-    return run
-
-
-def _on_sandboxes(act: Callable[[Host, Sandbox, bool], str]) -> Callable[..., Result]:
-    def run(host: Host, names: list[str], options: dict[str, list[str]]) -> Result:
-        everything = "-a" in options or "--all" in options
-        names = list(host.runtime.sandboxes) if everything else names
-        out, errors = "", ""
-        for name in names:
-            found = [one for one in host.runtime.sandboxes.values() if one.id.startswith(name)]
-            problem = act(host, found[0], "-f" in options or "--force" in options) if found else "not found"
+            found = [one for key, one in stored(host).items() if key.startswith(name)]
+            problem = act(host, found[0], force) if found else "not found"
             if problem:
                 errors += f'"{name}": rpc error: {problem}\n'
             else:
-                out += f"{'Stopped' if act is _stop_sandbox else 'Removed'} sandbox {name}\n"
+                out += f"{said}{name}\n"
         return Result(out, errors, 1 if errors else 0)
 
     return run
+
+
+def _containers(host: Host) -> dict[str, Any]:
+    return host.runtime.containers
+
+
+def _sandboxes(host: Host) -> dict[str, Any]:
+    return host.runtime.sandboxes
 
 
 def _stop(host: Host, container: Container, _: bool) -> str:
@@ -193,10 +190,10 @@ def _version(host: Host, names: list[str], options: dict[str, list[str]]) -> Res
 _CRICTL: dict[str, Callable[..., Result]] = {
     "ps": _ps,
     "pods": _pods,
-    "stop": _on_containers(_stop),
-    "rm": _on_containers(_remove),
-    "stopp": _on_sandboxes(_stop_sandbox),
-    "rmp": _on_sandboxes(_remove_sandbox),
+    "stop": _on_each(_containers, "", _stop),
+    "rm": _on_each(_containers, "", _remove),
+    "stopp": _on_each(_sandboxes, "Stopped sandbox ", _stop_sandbox),
+    "rmp": _on_each(_sandboxes, "Removed sandbox ", _remove_sandbox),
     "inspect": _inspect,
     "version": _version,
 }
@@ -242,7 +239,7 @@ def _sandbox_json(sandbox: Sandbox) -> dict[str, Any]:
 
 
 def docker(host: Host, arguments: list[str]) -> Result:
-    """`docker ps|stop|rm|info|version` on machines whose runtime is docker; connecting revives it through its socket."""
+    """`docker ps|stop|rm|info|version` on machines whose runtime is docker; a call revives it through its socket."""
     if host.machine.runtime_name != "docker":
         return fail("bash: docker: command not found", 127)
     if not host.revive_docker():
@@ -255,7 +252,7 @@ def docker(host: Host, arguments: list[str]) -> Result:
     if verb in ("stop", "kill", "rm"):
         act = _remove if verb == "rm" else _stop
         names = [one.id for name in names for one in host.runtime.containers.values() if _docker_matches(one, name)]
-        return _on_containers(act)(host, names, options)
+        return _on_each(_containers, "", act)(host, names, options)
     version = host.machine.runtime.partition("://")[2]
     return lines(f"Server Version: {version}") if verb in ("info", "version") else Result()
 

@@ -1,8 +1,8 @@
 """Stands in for the part of ACK's scheduler that chooses cards: `scheduler.framework.gpushare.allocation`.
 
-kube-scheduler binds a pod to a node whose sum of `aliyun.com/gpu-mem` suffices, and knows nothing of cards. ACK's scheduler
-knows them; here the card is chosen right after the binding. A pod for which no card suffices keeps waiting on its node,
-unannotated and with an Event, where on ACK it would not have been bound. Pure, except for `GpuScheduler`.
+kube-scheduler binds a pod to a node whose sum of `aliyun.com/gpu-mem` suffices, and knows nothing of cards. ACK's
+scheduler knows them; here the card is chosen right after the binding. A pod for which no card suffices keeps waiting
+on its node, unannotated and with an Event, where on ACK it would not have been bound. Pure, except for `GpuScheduler`.
 """
 
 from __future__ import annotations
@@ -41,9 +41,17 @@ def allocation(pod: Object, key: str = ALLOCATION) -> dict[int, dict[int, int]]:
 
 
 def is_scheduled(pod: Object) -> bool:
-    """True when a scheduler bound the pod; one that named its node itself went past it."""
-    conditions = pod.get("status", {}).get("conditions") or []
-    return any(each["type"] == "PodScheduled" and each["status"] == "True" for each in conditions)
+    """True when a scheduler bound the pod just now; one that named its node itself went past it, and a kubelet that has
+    seen a pod says "PodScheduled" of any.
+    """
+    status = pod.get("status", {})
+    bound = any(each["type"] == "PodScheduled" and each["status"] == "True" for each in status.get("conditions") or [])
+    return bound and "startTime" not in status
+
+
+def waits(pod: Object) -> bool:
+    """True for a pod that a scheduler bound and that has no card yet."""
+    return bool(wants(pod)) and not allocation(pod) and is_scheduled(pod)
 
 
 def is_over(pod: Object) -> bool:
@@ -115,7 +123,7 @@ class GpuScheduler:
 
     async def assign(self, node: Object, pods: MutableMapping[str, Object]) -> None:
         """Choose cards for all pods that lack one, oldest first; `pods` is brought up to date."""
-        waiting = [pod for pod in pods.values() if _waits(pod)]
+        waiting = [pod for pod in pods.values() if waits(pod)]
         for pod in sorted(waiting, key=lambda each: (each["metadata"]["creationTimestamp"], each["metadata"]["name"])):
             annotations = place(pod, node, list(pods.values()))
             if annotations is None:
@@ -147,7 +155,3 @@ class GpuScheduler:
             await self._api.call("POST", f"/api/v1/namespaces/{meta['namespace']}/events", event)
         except ApiError:
             self._told.discard(meta["uid"])
-
-
-def _waits(pod: Object) -> bool:
-    return bool(wants(pod)) and not allocation(pod) and is_scheduled(pod) and not is_over(pod)

@@ -175,7 +175,7 @@ def fuser(host: Host, arguments: list[str]) -> Result:
             host.runtime.stop(container)
     if any(each.startswith("-") and "s" in each for each in arguments):
         return Result(code=0 if held else 1)
-    out = "".join(" " + str(one.pid) for found in held.values() for one in found)
+    out = "".join("".join(f" {one.pid}" for one in found) + "\n" for found in held.values())
     return Result(out, "".join(f"{path}:\n" for path in held), 0 if held else 1)
 
 

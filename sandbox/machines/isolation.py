@@ -1,8 +1,8 @@
 """Own mount and process namespaces for the machines, where this computer permits them.
 
 Inside, each machine gets a root folder made of its own file tree and this computer's programs (read only), so that any
-command behaves with the absolute paths of a node, and nothing that runs there sees this computer's processes. The kernel
-takes mounts and processes away with the process that made them, however it ends.
+command behaves with the absolute paths of a node, and nothing that runs there sees this computer's processes. The
+kernel takes mounts and processes away with the process that made them, however it ends.
 """
 
 from __future__ import annotations

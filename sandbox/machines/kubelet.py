@@ -1,4 +1,4 @@
-"""A machine's side of the Kubernetes API: what its kubelet does, and what the node controller says when it is silent."""
+"""A machine's side of the Kubernetes API: its kubelet, and what is said of a node whose kubelet is silent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import aiohttp
 from sandbox.machines import objects, resources, status
 from sandbox.machines.api import Api, ApiError, pod_path
 from sandbox.machines.containers import Container
-from sandbox.machines.gpu_scheduler import GpuScheduler, is_over
+from sandbox.machines.gpu_scheduler import GpuScheduler, is_over, waits
 from sandbox.machines.host import Host
 from sandbox.machines.installer import Installer
 from sandbox.machines.pods import (
@@ -238,7 +238,7 @@ class Kubelet:
         if "deletionTimestamp" in pod["metadata"]:
             await self._end_pod(pod)
             return
-        if is_over(pod):
+        if is_over(pod) or waits(pod):
             return
         self._began.setdefault(uid, time.time())
         trouble = self._start_containers(pod)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sandbox.machines.containers import Runtime
-from sandbox.machines.gpu_scheduler import allocation, is_scheduled, wants
+from sandbox.machines.gpu_scheduler import allocation, wants
 from sandbox.machines.resources import MEM, PLUGINS, TOPOLOGY, WHOLE
 from sandbox.machines.status import Trouble
 
@@ -77,16 +77,10 @@ def need_of(pod: Object, index: int, runtime: Runtime, cards: int, mode: str, *,
         return Need({})
     shares = allocation(pod).get(index)
     if shares is None:
-        return _cardless(pod, limits)
+        # What the open-source device plug-in answers for a pod that no GPU scheduler saw.
+        given = f"no-gpu-has-{limits.get(MEM)}GiB-to-run"
+        return Trouble("CreateContainerError", f"nvidia-container-cli: device error: {given}: unknown device: unknown")
     if any(card >= cards for card in shares):
         return Trouble("CreateContainerError", f"nvidia-container-cli: device error: {max(shares)}: unknown device")
     disabled = any(each["name"] == "CGPU_DISABLE" and each.get("value") == "true" for each in spec.get("env") or [])
     return Need(shares, isolated=module and mode in _ISOLATED_MODES and not disabled)
-
-
-def _cardless(pod: Object, limits: Object) -> Trouble:
-    if is_scheduled(pod):
-        return Trouble("ContainerCreating", "waits for a card")
-    # What the open-source device plug-in answers for a pod that no GPU scheduler saw.
-    given = f"no-gpu-has-{limits.get(MEM)}GiB-to-run"
-    return Trouble("CreateContainerError", f"nvidia-container-cli: device error: {given}: unknown device: unknown")

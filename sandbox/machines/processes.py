@@ -1,4 +1,4 @@
-"""Real processes on the machines: started in a machine's root folder, marked with whose they are, and killed by the mark.
+"""Real processes on the machines: started in its root folder, marked with whose they are, killed by the mark.
 
 The mark is in the environment, which children inherit: so are found those that detached themselves (nohup, setsid).
 """
@@ -86,7 +86,7 @@ class Processes:
     def _marked(self, node: str, group: str) -> list[int]:
         wanted, found = f"{NODE_MARK}={node}".encode(), []
         mark = f"{GROUP_MARK}={group}".encode()
-        for name in os.listdir(self._proc):
+        for name in os.listdir(self._proc):  # noqa: PTH208 (a thousand times a second faster)
             if not name.isdigit():
                 continue
             try:

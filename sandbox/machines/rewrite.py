@@ -1,7 +1,7 @@
 """Where namespaces aren't permitted: absolute paths of a node are rewritten, in command lines and in shell scripts.
 
 The second best: a program that makes up a path by itself sees this computer's files. docs/sandbox-machines.md says what
-that means. Also a program: `bash` and `sh` of such a node are this file, which rewrites the script and runs the real shell.
+that means. Also a program: `bash` and `sh` of such a node are this file: it rewrites the script for the real shell.
 """
 
 from __future__ import annotations
@@ -35,15 +35,17 @@ def command(
 ) -> list[str]:
     """The command that runs `argv` on a node; what it needs is put into `variables`."""
     programs = _programs(scratch, host=host)
-    variables |= {
-        _TREE: os.fspath(tree),
-        _BIN: os.fspath(programs),
-        "SANDBOX_PYTHON": sys.executable,
-        "SANDBOX_LIB": "",
-        "SANDBOX_CLIENT": os.fspath(HERE / "client.py"),
-        "SANDBOX_RUN": os.fspath(scratch),
-        "PATH": f"{programs}:{variables['PATH']}",
-    }
+    variables.update(
+        {
+            _TREE: os.fspath(tree),
+            _BIN: os.fspath(programs),
+            "SANDBOX_PYTHON": sys.executable,
+            "SANDBOX_LIB": "",
+            "SANDBOX_CLIENT": os.fspath(HERE / "client.py"),
+            "SANDBOX_RUN": os.fspath(scratch),
+            "PATH": f"{programs}:{variables['PATH']}",
+        }
+    )
     rewritten = [text(word, os.fspath(tree), os.fspath(programs)) for word in argv]
     if _is_script(rewritten[0]):
         rewritten.insert(0, os.fspath(programs / "bash"))
@@ -94,7 +96,7 @@ def run_shell(name: str, arguments: list[str]) -> None:
     elif not os.isatty(0):
         words[index:] = [_rewritten(sys.stdin.read(), tree, programs), *words[index + 1 :]]
     real = shutil.which(name, path="/usr/bin:/bin") or f"/bin/{name}"
-    os.execv(real, [name, *words])
+    os.execv(real, [name, *words])  # noqa: S606
 
 
 def _rewritten_file(path: str, tree: str, programs: str) -> str:

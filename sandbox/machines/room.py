@@ -84,7 +84,11 @@ class Room:
         if machine is None:
             return
         log.info("%s joins", name)
-        host = Host(machine, self._nodes_root, self._processes, self._timing, lambda: self.kubelets[name].notice())
+
+        def wake() -> None:
+            self.kubelets[name].notice()
+
+        host = Host(machine, self._nodes_root, self._processes, self._timing, wake)
         kubelet = self.kubelets[name] = Kubelet(host, node, self._api, self._scheduler, self._port)
         for pod in self._pods.values():
             if pod["spec"]["nodeName"] == name:

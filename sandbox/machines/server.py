@@ -1,4 +1,4 @@
-"""The socket of the machines: commands and stand-ins come here, with their open streams. `client.py` is the other end."""
+"""The socket of the machines: where commands and stand-ins come in, with their streams. `client.py` calls it."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def enter_host(pod: dict[str, Any], container: str, arguments: list[str]) -> tup
     return rest or ["sh"], None
 
 
-def _streams(descriptors: list[int]) -> dict[str, int]:
+def _streams(descriptors: list[int]) -> dict[str, Any]:
     return dict(zip(("stdin", "stdout", "stderr"), descriptors, strict=True))
 
 

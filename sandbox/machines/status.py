@@ -1,4 +1,4 @@
-"""What a kubelet reports of a node and of a pod. Pure: the same containers give the same status, so nothing is told twice."""
+"""What a kubelet reports of a node and of a pod. Pure: from the same containers follows the same status."""
 
 from __future__ import annotations
 

@@ -166,7 +166,8 @@ def _status(host: Host, names: list[str], _: dict[str, str]) -> Result:
         unit = host.systemd.units.get(name)
         if unit is None:
             return Result(out, f"Unit {name} could not be found.\n", 4)
-        out += f"* {name} - {unit.description}\n   Loaded: loaded ({unit.enabled})\n   Active: {unit.active} ({unit.sub})\n"
+        out += f"* {name} - {unit.description}\n"
+        out += f"   Loaded: loaded ({unit.enabled})\n   Active: {unit.active} ({unit.sub})\n"
         code = 0 if unit.active == "active" else 3
     return Result(out, code=code)
 

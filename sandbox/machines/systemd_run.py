@@ -18,8 +18,8 @@ _WITH_VALUE = {
     "--nice": "", "--working-directory": "", "--service-type": "",
 }  # fmt: skip
 _FLAGS = {
-    "--collect": "-G", "--wait": "", "--quiet": "-q", "--no-block": "", "--remain-after-exit": "-r", "--no-ask-password": "",
-    "--same-dir": "-d", "--send-sighup": "", "--system": "",
+    "--collect": "-G", "--wait": "", "--quiet": "-q", "--no-block": "", "--remain-after-exit": "-r",
+    "--no-ask-password": "", "--same-dir": "-d", "--send-sighup": "", "--system": "",
 }  # fmt: skip
 
 

@@ -10,9 +10,9 @@ from sandbox.machines.instances import IMAGES
 from sandbox.machines.objects import Machine
 
 FOLDERS = (
-    "boot", "dev", "etc/containerd", "etc/systemd/system", "home", "mnt", "opt", "proc/sys/kernel/random", "root", "run",
-    "srv", "sys", "tmp", "usr/local/bin", "usr/local/sbin", "usr/local/lib", "usr/local/share", "var/lib/kubelet",
-    "var/log", "var/tmp",
+    "boot", "dev", "etc/containerd", "etc/systemd/system", "home", "mnt", "opt", "proc/sys/kernel/random", "root",
+    "run", "srv", "sys", "tmp", "usr/local/bin", "usr/local/lib", "usr/local/sbin", "usr/local/share",
+    "var/lib/kubelet", "var/log", "var/tmp",
 )  # fmt: skip
 _CONTAINERD = """version = 2
 [plugins."io.containerd.grpc.v1.cri".containerd]
