@@ -127,20 +127,49 @@ table:
   returned: success
   type: str
 findings:
-  description: All findings, the worst first. RV(findings[].severity) is error, warning or info.
+  description:
+    - All findings, the worst first. Those that differ in their subject alone are one entry; O(report) has one each.
   returned: success
   type: list
   elements: dict
+  contains:
+    code:
+      description: Code of the rule.
+      type: str
+    severity:
+      description: error, warning or info.
+      type: str
+    subjects:
+      description: The nodes, pools or the cluster that it is about.
+      type: list
+      elements: str
+    found:
+      description: What was found.
+      type: str
+    required:
+      description: What is required.
+      type: str
+    cure:
+      description: What to do.
+      type: str
+    source:
+      description: The document that says so.
+      type: str
   sample:
     - code: PRE-DRIVER
-      subject: node cn-hangzhou.10.0.0.1
+      severity: error
+      subjects: [node cn-hangzhou.10.0.0.1]
       found: driver 410.57
       required: ">= 418.87.01"
       cure: Add nodes with a newer driver.
-      severity: error
       source: 'ACK "Manage the GPU sharing component": compatibility'
-report:
-  description: The report as O(report) has it.
+silenced:
+  description: Findings that O(silence) covers, like RV(findings).
+  returned: success
+  type: list
+  elements: dict
+judged:
+  description: How many were judged, as C(nodes), C(gpu_nodes) and C(pools).
   returned: success
   type: dict
 requests:
@@ -223,8 +252,9 @@ def run(params: Mapping[str, Any], *, check_mode: bool) -> dict[str, Any]:
         "ok": report.ok,
         "status": report.status,
         "table": preflight_report.text(report, params["snapshot"] or connection.cluster_id or "the cluster"),
-        "findings": data["findings"],
-        "report": data,
+        "findings": preflight_report.grouped(report.findings),
+        "silenced": preflight_report.grouped([finding for finding, _ in report.silenced]),
+        "judged": data["judged"],
         "requests": kube.requests,
     }
 

@@ -31,6 +31,16 @@ def data(report: Report) -> dict[str, Any]:
     }
 
 
+def grouped(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    """Findings that differ in their subject alone as one, with ``subjects``: a fleet fits into an Ansible result."""
+    kinds = []
+    for finding, subjects in _grouped(findings):
+        plain: dict[str, Any] = msgspec.to_builtins(finding)
+        del plain["subject"]
+        kinds.append({**plain, "subjects": subjects})
+    return kinds
+
+
 def text(report: Report, name: str) -> str:
     """One line a check, then each kind of finding once: how many subjects, three of their names, and the cure."""
     lines = [f"Preflight of {name}: {_outcome(report)}", ""]

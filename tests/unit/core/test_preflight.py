@@ -478,6 +478,16 @@ def test_the_data_hold_every_finding_and_survive_json() -> None:
     assert preflight_report.data(report) == preflight_report.data(report)
 
 
+def test_an_ansible_result_holds_each_kind_of_finding_once_with_all_its_subjects() -> None:
+    report = judged(*(node(f"n{n}", osImage="n/a") for n in range(3)), node("x", osImage="Ubuntu 20.04"))
+    kinds = [kind for kind in preflight_report.grouped(report.findings) if kind["code"] == "PRE-OS"]
+    assert [(kind["found"], kind["subjects"]) for kind in kinds] == [
+        ("OS n/a", ["node n0", "node n1", "node n2"]),
+        ("OS Ubuntu 20.04", ["node x"]),
+    ]
+    assert "subject" not in kinds[0]
+
+
 def test_the_tables_can_be_replaced_without_touching_the_rules() -> None:
     machines = [existing(node(), CLUSTER, by_id(CLUSTER.pools), DRIVER)]
     strict = Context(cluster=CLUSTER, tables=Tables(driver="550.0"), installer="1.12.6")
