@@ -35,8 +35,9 @@ options:
     type: str
   pools:
     description:
-      - Node pools that are about to be made, as the role ack.ai_suite.node_pool takes them. Read are C(name),
-        C(labels), C(instance_types), C(image_type), C(cpu_policy), C(runtime) and C(runtime_version).
+      - Node pools that are about to be made or changed, as the role ack.ai_suite.node_pool takes them. Read are
+        C(name), C(kind), C(labels), C(absent_labels), C(instance_types), C(image_type), C(cpu_policy), C(runtime) and
+        C(runtime_version). Of a pool that exists, what is left out is taken from the pool.
     type: list
     elements: dict
   snapshot:
@@ -236,11 +237,15 @@ def run(params: Mapping[str, Any], *, check_mode: bool) -> dict[str, Any]:
     silences = preflight.silences(params["silence"] or ())
     changed = params["tables"] or {}
     known = tables(changed.get("replace"), changed.get("extend"))
-    planned = [preflight_facts.specified(told) for told in params["pools"] or () if params["scope"] != "nodes"]
+    wanted = [] if params["scope"] == "nodes" else params["pools"] or []
+    for told in wanted:
+        preflight_facts.specified(told)
     connection = connections.connection(params)
     kube = Kube(connection)
     cluster, machines = _from_file(params, connection) if params["snapshot"] else _live(params, connection, kube)
-    machines += [preflight_facts.planned(pool, cluster.region_id) for pool in planned]
+    for told in wanted:
+        pool = preflight_facts.specified(told, cluster.pools or ())
+        machines.append(preflight_facts.planned(pool, cluster.region_id))
     settled = params["scope"] != "cluster"
     context = Context(cluster=cluster, tables=known, installer=params["installer_version"] or "", settled=settled)
     report = preflight.judge(params["scope"], machines, context, silences)

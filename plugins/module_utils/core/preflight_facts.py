@@ -102,16 +102,24 @@ def pool(told: cloud.NodePool) -> Pool:
     )
 
 
-def specified(told: Mapping[str, Any]) -> Pool:
-    """A pool as the inventory specifies it. Raises AckError (PRE-POOL) for a specification that cannot be read."""
-    known = {name: told[name] for name in Pool.__struct_fields__ if told.get(name) is not None}
+def specified(told: Mapping[str, Any], pools: Sequence[Pool] = ()) -> Pool:
+    """A pool as the inventory specifies it; of one that exists already, what is left out stays as it is.
+
+    Raises AckError (PRE-POOL) for a specification that cannot be read.
+    """
+    have = next((each for each in pools if each.name == told.get("name")), None)
+    known = msgspec.structs.asdict(have) if have else {}
+    known |= {name: told[name] for name in Pool.__struct_fields__ if told.get(name) is not None}
     try:
-        return msgspec.convert(known, Pool)
+        wanted = msgspec.convert(known, Pool)
     except msgspec.ValidationError as problem:
         raise AckError(
             f"pool {told.get('name') or 'without a name'}", f"its specification cannot be read: {problem}.",
             "See the README of the role node_pool for what each key holds.", "PRE-POOL",
         ) from None  # fmt: skip
+    gone = told.get("absent_labels") or ()
+    labels = {**(have.labels if have else {}), **wanted.labels}
+    return msgspec.structs.replace(wanted, labels={key: labels[key] for key in labels if key not in gone})
 
 
 def _cpu_policy(said: str, node_config: Mapping[str, Any]) -> str:

@@ -445,6 +445,14 @@ def test_a_kubelet_configuration_of_the_pool_counts_as_its_cpu_policy() -> None:
     assert pool(cloud.read({"nodepool_info": {"name": "x"}}, cloud.NodePool)).cpu_policy == "none"
 
 
+def test_what_a_specification_leaves_out_is_taken_from_the_pool_that_exists() -> None:
+    told = {"name": "gpu", "labels": {"team": "a"}, "absent_labels": ["ack.node.gpu.max-pod"], "cpu_policy": "static"}
+    merged = specified(told, POOLS)
+    assert merged.labels == {SCHEDULE: "cgpu", "team": "a"}
+    assert (merged.instance_types, merged.cpu_policy) == (("ecs.gn6i-c4g1.xlarge",), "static")
+    assert specified({**told, "name": "other"}, POOLS).labels == {"team": "a"}
+
+
 @pytest.mark.parametrize("told", [{"name": 7}, {"labels": ["x"]}, {"name": "x", "instance_types": "ecs.gn6i"}])
 def test_a_specification_that_cannot_be_read_is_one_clear_error(told: dict[str, Any]) -> None:
     with pytest.raises(AckError) as refused:
