@@ -163,7 +163,8 @@ async def rmmod(host: Host, arguments: list[str]) -> Result:
 
 
 def _held(host: Host, arguments: list[str]) -> dict[str, list[Container]]:
-    paths = [each for each in arguments if each.startswith("/dev/nvidia")]
+    # Where paths are rewritten, the machine's own folder stands before /dev.
+    paths = [f"/dev/{each.rpartition('/')[2]}" for each in arguments if "/dev/nvidia" in each]
     return {path: found for path in paths if (found := host.cards.holders(path.removeprefix("/dev/")))}
 
 

@@ -1,7 +1,7 @@
 """Where namespaces aren't permitted: absolute paths of a node are rewritten, in command lines and in shell scripts.
 
 The second best: a program that makes up a path by itself sees this computer's files. docs/sandbox-machines.md says what
-that means. Also a program: `bash` and `sh` of such a node are this file: it rewrites the script for the real shell.
+that means. Its `bash` and `sh` are `run_shell`: it rewrites the script for the real shell.
 """
 
 from __future__ import annotations
@@ -20,14 +20,22 @@ _OWN = (
     r"boot|etc|home|opt|root|run|srv|tmp|var"
 )
 _SHELLS = ("bash", "sh")
+_SHELL = """#!{python} -IS
+import runpy, sys
+runpy.run_path({path!r})["run_shell"]({name!r}, sys.argv[1:])
+"""
 _TREE, _BIN = "SANDBOX_TREE", "SANDBOX_BIN"
 
 
 def text(source: str, tree: str, programs: str) -> str:
-    """A command line or script with the node's absolute paths replaced by those below `tree`, programs by stand-ins."""
+    """A command line or script with the node's absolute paths replaced by those below `tree`, programs by stand-ins.
+
+    What has been rewritten already stays as it is.
+    """
     names = "|".join(sorted(path.name for path in (HERE / "bin").iterdir()))
-    source = re.sub(rf"(?<![\w./-])/(?:usr/)?s?bin/({names}|bash|sh)(?![\w-])", rf"{programs}/\1", source)
-    return re.sub(rf"(?<![\w./-])/({_OWN})(?![\w-])", rf"{tree}/\1", source)
+    begin = rf"(?<![\w./-])(?!{re.escape(tree)}/|{re.escape(programs)}/)"
+    source = re.sub(rf"{begin}/(?:usr/)?s?bin/({names}|bash|sh)(?![\w-])", rf"{programs}/\1", source)
+    return re.sub(rf"{begin}/({_OWN})(?![\w-])", rf"{tree}/\1", source)
 
 
 def command(
@@ -47,7 +55,7 @@ def command(
         }
     )
     rewritten = [text(word, os.fspath(tree), os.fspath(programs)) for word in argv]
-    if _is_script(rewritten[0]):
+    if rewritten[0].startswith(f"{tree}/") and _is_script(rewritten[0]):
         rewritten.insert(0, os.fspath(programs / "bash"))
     where = folder if folder.startswith(os.fspath(tree)) else text(folder, os.fspath(tree), "")
     return ["env", "-C", where, *rewritten]
@@ -62,10 +70,7 @@ def _programs(scratch: Path, *, host: bool) -> Path:
             (folder / program.name).symlink_to(program)
         for name in _SHELLS:
             shell = folder / name
-            shell.write_text(
-                f"#!{sys.executable} -IS\nimport runpy, sys\nsys.argv[0] = {name!r}\n"
-                f"runpy.run_path({os.fspath(HERE / 'rewrite.py')!r}, run_name='__main__')\n"
-            )
+            shell.write_text(_SHELL.format(python=sys.executable, path=os.fspath(HERE / "rewrite.py"), name=name))
             shell.chmod(0o755)
     return folder
 
@@ -113,7 +118,3 @@ def _rewritten(source: str, tree: str, programs: str) -> str:
     target = folder / hashlib.sha256(done.encode()).hexdigest()[:16]
     target.write_text(done)
     return os.fspath(target)
-
-
-if __name__ == "__main__":
-    run_shell(sys.argv[0], sys.argv[1:])
