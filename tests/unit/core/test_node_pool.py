@@ -374,6 +374,11 @@ def test_losing_nodes_has_to_be_accepted() -> None:
     assert sent(decide({"desired_size": 1}, pool(CGPU, nodes=3, status={"total_nodes": 1})))
 
 
+def test_a_size_that_is_kept_is_not_taken_for_a_loss_of_surplus_nodes() -> None:
+    there = pool(CGPU, nodes=3, status={"total_nodes": 4})
+    assert decide({"desired_size": 3}, there).actions == ()
+
+
 def test_the_size_of_a_pool_that_scales_by_itself_is_not_ours() -> None:
     assert refused({"desired_size": 5}, pool(CGPU, nodes=3, auto_scaling={"enable": True})) == ["POOL-AUTOSCALES"]
 

@@ -292,6 +292,14 @@ def test_the_oldest_version_by_date_that_is_not_the_default_makes_room() -> None
     assert plan.facts["rotated"] == {"version_id": "v3", "document": "OLD"}
 
 
+def test_the_oldest_is_told_by_date_and_not_by_number() -> None:
+    days = (("v3", 4), ("v10", 2), ("v5", 1), ("v6", 3), ("v7", 5))
+    versions = tuple(Version(each, each == "v5", f"2026-01-0{day}T00:00:00Z") for each, day in days)
+    oldest = ram_policy.oldest_to_go(versions)
+    assert oldest is not None
+    assert oldest.version_id == "v10"
+
+
 def test_nothing_makes_room_where_there_is_room() -> None:
     plan = decide(want(), seen(policy(document(statement("oss:*")), versions=FIVE[1:]), attached=True))
     assert plan.actions[0].body["rotate"] is False
