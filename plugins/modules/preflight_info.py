@@ -32,7 +32,7 @@ options:
     description:
       - Version of ack-ai-installer that will be installed, quoted. It decides the oldest Kubernetes and whether the
         container-optimized edition is supported.
-    type: str
+    type: raw
   pools:
     description:
       - Node pools that are about to be made or changed, as the role ack.ai_suite.node_pool takes them. Read are
@@ -46,8 +46,8 @@ options:
         node either.
     type: path
   server_version:
-    description: Version of the control plane, for O(snapshot); a live cluster is asked.
-    type: str
+    description: Version of the control plane, quoted, for O(snapshot); a live cluster is asked.
+    type: raw
   ask_nodes:
     description: Whether nodes may be asked through their installer pods for what nobody publishes.
     type: bool
@@ -205,10 +205,10 @@ from ansible_collections.ack.ai_suite.plugins.module_utils.core.snapshot import 
 ARGUMENT_SPEC: dict[str, Any] = {
     **connections.ARGUMENT_SPEC,
     "scope": {"type": "str", "choices": ["all", "cluster", "nodes"], "default": "all"},
-    "installer_version": {"type": "str"},
+    "installer_version": {"type": "raw"},
     "pools": {"type": "list", "elements": "dict"},
     "snapshot": {"type": "path"},
-    "server_version": {"type": "str"},
+    "server_version": {"type": "raw"},
     "ask_nodes": {"type": "bool", "default": True},
     "patience": {"type": "int", "default": 60},
     "silence": {
@@ -237,6 +237,7 @@ def run(params: Mapping[str, Any], *, check_mode: bool) -> dict[str, Any]:
     silences = preflight.silences(params["silence"] or ())
     changed = params["tables"] or {}
     known = tables(changed.get("replace"), changed.get("extend"))
+    installer = preflight_facts.version("installer_version", params["installer_version"])
     wanted = [] if params["scope"] == "nodes" else params["pools"] or []
     for told in wanted:
         preflight_facts.specified(told)
@@ -247,7 +248,7 @@ def run(params: Mapping[str, Any], *, check_mode: bool) -> dict[str, Any]:
         pool = preflight_facts.specified(told, cluster.pools or ())
         machines.append(preflight_facts.planned(pool, cluster.region_id))
     settled = params["scope"] != "cluster"
-    context = Context(cluster=cluster, tables=known, installer=params["installer_version"] or "", settled=settled)
+    context = Context(cluster=cluster, tables=known, installer=installer, settled=settled)
     report = preflight.judge(params["scope"], machines, context, silences)
     data = preflight_report.data(report)
     if params["report"] and not check_mode:
@@ -271,7 +272,8 @@ def _from_file(params: Mapping[str, Any], connection: connections.Connection) ->
             f"file {params['snapshot']}", "there is no node in it.", "Make it with: kubectl get nodes -o json",
             "PRE-NO-NODES",
         )  # fmt: skip
-    cluster = Cluster(server_version=params["server_version"] or "", region_id=connection.region_id)
+    server = preflight_facts.version("server_version", params["server_version"])
+    cluster = Cluster(server_version=server, region_id=connection.region_id)
     return cluster, [preflight_facts.existing(node, cluster, {}, _OF_A_FILE) for node in nodes]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.ack.ai_suite.plugins.modules import gpu_inspect_info
-from tests.integration.component_bench import CHART, VALUES
+from tests.component_rig import CHART, VALUES
 
 ROOT = Path(__file__).resolve().parents[2]
 RELEASE = ("ack-ai-installer", "--namespace=kube-system")

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.ack.ai_suite.plugins.module_utils.core.errors import AckError
 from ansible_collections.ack.ai_suite.plugins.modules import preflight_info
 from tests import books
-from tests.integration.component_bench import CHART, VALUES
+from tests.component_rig import CHART, VALUES
 
 SCHEDULE = "ack.node.gpu.schedule"
 RELEASE = ("ack-ai-installer", "--namespace=kube-system")
@@ -190,6 +190,7 @@ def test_check_mode_reads_and_writes_no_report(preflight: Any, tmp_path: Path) -
         ({"tables": {"replace": {"drivers": "1.2"}, "extend": None}}, "PRE-TABLES"),
         ({"silence": [{"code": "PRE-OS", "subject": None, "reason": " "}]}, "PRE-SILENCE"),
         ({"pools": [{"name": 7}]}, "PRE-POOL"),
+        ({"installer_version": 1.12}, "PRE-VERSION"),
         ({"report": "/proc/nowhere/report.json"}, "SNP-UNWRITABLE"),
         ({"profile": "nobody"}, "CLD-CREDENTIALS"),
     ],

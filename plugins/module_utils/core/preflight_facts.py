@@ -17,6 +17,7 @@ from ansible_collections.ack.ai_suite.plugins.module_utils.core.cards import Car
 from ansible_collections.ack.ai_suite.plugins.module_utils.core.errors import AckError
 from ansible_collections.ack.ai_suite.plugins.module_utils.core.quantity import whole
 from ansible_collections.ack.ai_suite.plugins.module_utils.core.snapshot import Node
+from ansible_collections.ack.ai_suite.plugins.module_utils.core.versions import parse
 
 # What is at stake with a machine's cards: "shared" by pods, "whole" by the operator's choice, "open" for no choice yet.
 Stake = Literal["none", "shared", "whole", "open"]
@@ -210,6 +211,19 @@ def published_driver(labels: Mapping[str, str]) -> str:
     whole_version = labels.get("nvidia.com/cuda.driver-version.full", "")
     parts = [labels.get(f"nvidia.com/cuda.driver.{part}", "") for part in ("major", "minor", "rev")]
     return whole_version or (".".join(part for part in parts if part) if parts[0] else "")
+
+
+def version(name: str, told: Any) -> str:
+    """A version that somebody wrote, "" for none. Raises AckError (PRE-VERSION) for what YAML has bent or is none."""
+    if told in (None, ""):
+        return ""
+    if not isinstance(told, str):
+        raise AckError(
+            name, f"{told!r} is a number.", f'Quote it: YAML reads 1.20 as 1.2, write "{told}".', "PRE-VERSION"
+        )
+    if parse(told) is None:
+        raise AckError(name, f"{told!r} is no version.", 'Write it like "1.12.6".', "PRE-VERSION")
+    return told
 
 
 # The files that answer on a node's host. `head -v` prints a line `==> FILE <==` before each one that exists.

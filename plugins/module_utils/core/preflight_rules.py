@@ -288,7 +288,9 @@ def cpu_policy(machine: Machine, context: Context) -> Verdict:
     return OK
 
 
-def pods_per_card(machine: Machine, context: Context) -> Verdict:
+def pods_per_card(machine: Machine, context: Context) -> Verdict | None:
+    if not machine.exists:
+        return None  # the noun node_pool adds the label itself
     if machine.labels.get(gpu_labels.MAX_POD) == str(gpu_labels.PODS_PER_CARD):
         return OK
     return Verdict("broken", f"no {gpu_labels.MAX_POD}", f"{gpu_labels.MAX_POD}={gpu_labels.PODS_PER_CARD}")

@@ -31,6 +31,7 @@ from ansible_collections.ack.ai_suite.plugins.module_utils.core.preflight_facts 
     planned,
     pool,
     specified,
+    version,
 )
 from ansible_collections.ack.ai_suite.plugins.module_utils.core.preflight_rules import RULES, Context
 from ansible_collections.ack.ai_suite.plugins.module_utils.core.snapshot import Node
@@ -463,6 +464,20 @@ def test_a_specification_that_cannot_be_read_is_one_clear_error(told: dict[str, 
 def test_what_only_joined_nodes_can_tell_is_not_asked_of_a_pool() -> None:
     report = judged(pools=[wanted_pool(runtime_version="", image_type="")], scope="cluster")
     assert codes(report) == [("PRE-DRIVER", "info")]
+
+
+@pytest.mark.parametrize(
+    ("told", "why"), [(1.20, "Quote it"), (1, "Quote it"), (True, "Quote it"), ("latest", "no version")]
+)
+def test_a_version_that_yaml_has_bent_is_refused(told: Any, why: str) -> None:
+    with pytest.raises(AckError, match=why) as refused:
+        version("installer_version", told)
+    assert refused.value.code == "PRE-VERSION"
+
+
+@pytest.mark.parametrize(("told", "read"), [("1.12.6", "1.12.6"), (None, ""), ("", "")])
+def test_a_version_may_be_left_out(told: str | None, read: str) -> None:
+    assert version("installer_version", told) == read
 
 
 # --- the report ---
