@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import msgspec
 
@@ -23,6 +24,7 @@ from ansible_collections.ack.ai_suite.plugins.module_utils.core.helm_release imp
 from ansible_collections.ack.ai_suite.plugins.module_utils.core.plan import Plan
 from ansible_collections.ack.ai_suite.plugins.module_utils.core.snapshot import DaemonSet, Node, Pod
 
+LEASE = 15  # seconds: as long, a run that was killed keeps the next one waiting
 _POLL = 0.5
 
 
@@ -37,7 +39,8 @@ class Installation:
         self._daemonsets = f"/apis/apps/v1/namespaces/{component.namespace}/daemonsets"
         self._chart = ""
         holder = f"{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex[:8]}"
-        self._lease = Lease(kube, component.namespace, f"ai-suite-component-{component.release}", holder)
+        name = f"ai-suite-component-{component.release}"
+        self._lease = Lease(kube, component.namespace, name, holder, seconds=LEASE)
 
     # --- observe ---
 
@@ -119,19 +122,28 @@ class Installation:
 
     # --- apply ---
 
-    def apply(self, plan: Plan, seen: Observed, decide: Callable[[Observed], Plan]) -> None:
-        """Take the steps of the plan, alone: what another run did while we waited for it is observed anew."""
+    def apply(self, plan: Plan, seen: Observed, decide: Callable[[Observed], Plan]) -> dict[str, Any]:
+        """Take the steps of the plan, alone; when another run was at work meanwhile, those of a new plan.
+
+        Returns what of the result is different then.
+        """
         component = self.component
+        result: dict[str, Any] = {}
         with self._alone():
             latest = seen.release.latest if seen.release else None
             before = (latest.revision, latest.status) if latest else (0, "")
             if self._helm.latest(component.release, component.namespace) != before:
                 seen = self.observe()
                 plan = decide(seen)
+                result = {
+                    "changed": bool(plan.actions),
+                    "plan": [f"{action.verb} {action.target}" for action in plan.actions],
+                }
             for action in plan.actions:
                 self._step(action.body, seen)
         if not component.present:
             self._wait_until_gone(seen)
+        return result
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

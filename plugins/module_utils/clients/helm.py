@@ -155,7 +155,7 @@ class Helm:
     def _write(self, argv: list[str], release: str, stdin: str, timeout: int, alive: Callable[[], None]) -> None:
         namespace = release.split("/", maxsplit=1)[0]
         whole = [self._binary, *argv, "--namespace", namespace, "--timeout", f"{timeout}s", *self._where]
-        with self._start(whole, preexec_fn=_end_with_parent) as process:
+        with self._start(whole, subprocess.DEVNULL, _end_with_parent) as process:
             deadline = clock.monotonic() + timeout + _GRACE
             given: str | None = stdin
             while True:
@@ -200,14 +200,22 @@ class Helm:
             raise _failed(subject, f"helm {argv[0]} failed", told, code, cure)
         return text
 
-    def _start(self, argv: list[str], preexec_fn: Callable[[], None] | None = None) -> subprocess.Popen[str]:
+    def _start(
+        self, argv: list[str], stdout: int = subprocess.PIPE, preexec_fn: Callable[[], None] | None = None
+    ) -> subprocess.Popen[str]:
         # HELM_DEBUG would put values into messages.
         environment = {name: value for name, value in os.environ.items() if name != "HELM_DEBUG"}
         try:
             return subprocess.Popen(
-                argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                env=environment, start_new_session=True, preexec_fn=preexec_fn,  # noqa: PLW1509 - one thread
-            )  # fmt: skip
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=stdout,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=environment,
+                start_new_session=True,
+                preexec_fn=preexec_fn,  # noqa: PLW1509 - only where no other thread runs
+            )
         except OSError as problem:
             raise AckError(
                 f"helm binary {self._binary}",
@@ -218,7 +226,10 @@ class Helm:
 
 
 def _end_with_parent() -> None:
-    """Where Linux allows it, Helm gets SIGTERM when we are killed, and notes the failure instead of running on."""
+    """On Linux, Helm gets SIGTERM when we are killed, and notes the failure instead of running on with nobody watching.
+
+    Its standard output is no pipe of ours: writing into a broken one would end it before that.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 

@@ -259,7 +259,7 @@ def _objects_of_others(component: Component, release: Release | None, changes: S
 
 def _refusals(refused: Iterable[tuple[str, str]]) -> tuple[Finding, ...]:
     return tuple(
-        Finding("HLM-REFUSED", thing, said, "an object that the API accepts", "Mend the chart's values.")
+        Finding("HLM-REFUSED", thing, said.rstrip("."), "an object that the API accepts", "Mend the chart's values.")
         for thing, said in refused
     )
 
@@ -333,7 +333,7 @@ def behind(daemonsets: Iterable[DaemonSet], pods: Iterable[Pod]) -> list[Behind]
     found = []
     for pod in pods:
         ds = by_name.get(pod.labels.get("name", ""))
-        if ds is None or pod.finished:
+        if ds is None or pod.finished or pod.metadata.deletion_timestamp:
             continue
         have = (workloads.image(pod), workloads.environment(pod, "POLICY") or "")
         want = (workloads.image(ds), workloads.environment(ds, "POLICY") or "")
