@@ -1,0 +1,1 @@
+"""Side by side with kubectl: ratios of one run on one machine, never a timed test."""
