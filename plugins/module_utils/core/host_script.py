@@ -104,7 +104,8 @@ def start(procedure: Procedure) -> list[str]:
     folder = f"{FOLDER}/{procedure.unit}"
     files = {"run.sh": script(procedure).encode()} | ({"uninstall.sh": procedure.own} if procedure.own else {})
     put = "\n".join(
-        f"printf %s {base64.b64encode(gzip.compress(content, mtime=0)).decode()} | base64 -d | gunzip > {folder}/{name}"
+        f"printf %s {base64.b64encode(gzip.compress(content, mtime=0)).decode()} | base64 -d | gunzip > {folder}/{name}.new\n"
+        f"mv {folder}/{name}.new {folder}/{name}"
         for name, content in files.items()
     )
     text = f"""\

@@ -68,16 +68,16 @@ class Host:
             return f"its host cannot be asked: {_told(answer)}"
         return host_script.read_probe(answer.stdout)
 
-    def start(self, node: str, procedure: Procedure) -> None:
-        """Start the unit; a second start finds the first. Raises AckError (UPG-HOST) when it could not be started."""
-        answer = self._shell.run(node, host_script.start(procedure), TIMEOUT)
-        if answer.rc:
-            raise AckError(
-                f"node {node}",
-                f"the unit {procedure.unit} could not be started on its host: {_told(answer)}.",
-                "Nothing was uninstalled; look at the host's systemd.",
-                "UPG-HOST",
-            )
+    def start(self, node: str, procedure: Procedure) -> str:
+        """Start the unit; a second start finds the first. What went wrong, or "".
+
+        The answer is not the last word: the unit may have stopped the very pod that started it before it could say so.
+        """
+        try:
+            answer = self._shell.run(node, host_script.start(procedure), TIMEOUT)
+        except AckError as problem:
+            return problem.problem
+        return _told(answer) if answer.rc else ""
 
     def status(self, node: Node, unit: str) -> Status | None:
         """How far the unit is; None when the host cannot be asked now, or has not answered yet."""

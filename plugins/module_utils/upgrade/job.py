@@ -26,6 +26,8 @@ from ansible_collections.ack.ai_suite.plugins.module_utils.upgrade.writer import
 
 # After an answer to RebootInstance was lost: until a host that was asked to restart is certainly on its way.
 _UNSURE = 30.0
+# How often a unit is started that does not show up on its host.
+_STARTS = 3
 
 
 class Job:
@@ -44,6 +46,7 @@ class Job:
         self._daemonsets: dict[str, DaemonSet] = {}
         self._refusals: dict[str, str] = {}
         self._pauses: dict[str, tuple[int, float]] = {}
+        self._starts = 0
         self._not_before = 0.0
         self._fresh = True
 
@@ -165,19 +168,22 @@ class Job:
         self._end(node_steps.given_back(self._settings, reason))
 
     def _start(self) -> None:
+        """Start the unit. The next look tells whether it runs; one that never does is no unit that could run."""
         self._writer.check()
-        self._looks.host.start(
-            self.node.name,
-            Procedure(
-                self.record.unit,
-                node_gates.runtime(self.node) or "containerd",
-                self._settings.reboot == "guest",
-                self._settings.timing.command,
-                self._settings.timing.settle,
-                self._settings.uninstall,
-            ),
+        procedure = Procedure(
+            self.record.unit,
+            node_gates.runtime(self.node) or "containerd",
+            self._settings.reboot == "guest",
+            self._settings.timing.command,
+            self._settings.timing.settle,
+            self._settings.uninstall,
         )
-        self._progress.node(self.node.name, "its host stops kubelet and containers, and uninstalls the old module")
+        problem = self._looks.host.start(self.node.name, procedure)
+        self._starts += 1
+        if problem and self._starts >= _STARTS:
+            self.give_up(f"the unit {procedure.unit} could not be started on its host: {problem}")
+        elif self._starts == 1:
+            self._progress.node(self.node.name, "its host stops kubelet and containers, and uninstalls the old module")
 
     def _restart(self) -> bool:
         """Ask for the restart, then write that it was asked for; False when it could not be asked for now.
