@@ -107,6 +107,14 @@ def test_one_node_is_shown_when_it_is_named(sandbox: Any, kubectl: Any) -> None:
     assert lines[2].startswith("---")
 
 
+def test_the_plugin_works_through_a_link_on_path_from_any_folder(sandbox: Any, tmp_path: Path) -> None:
+    (tmp_path / "kubectl-inspect-cgpu").symlink_to(ROOT / "bin" / "kubectl-inspect-cgpu")
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path), "KUBECONFIG": str(sandbox.kubeconfig)}
+    command = [str(sandbox.bin / "kubectl"), "inspect", "cgpu"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=False)
+    assert done.stdout.startswith("NAME"), done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

@@ -101,6 +101,19 @@ def test_with_the_component_the_drivers_are_read_on_the_nodes(preflight: Any, ku
     assert told(result, "PRE-DRIVER") == names(kubectl, f"{SCHEDULE}=default")
 
 
+@pytest.mark.usefixtures("component")
+def test_a_node_that_does_not_tell_its_driver_fails_closed(preflight: Any, sandbox: Any, kubectl: Any) -> None:
+    name = names(kubectl, f"{SCHEDULE}=cgpu")[0].removeprefix("node ")
+    file = sandbox.nodes_root / name / "root/proc/driver/nvidia/version"
+    hidden = file.rename(file.with_name("hidden"))
+    try:
+        result = preflight(scope="nodes")
+    finally:
+        hidden.rename(file)
+    assert told(result, "PRE-DRIVER", "error") == [f"node {name}"]
+    assert "the node did not tell" in result["table"]
+
+
 def test_installer_pods_that_still_start_are_waited_for(preflight: Any, helm: Any, no_component: None) -> None:
     helm("install", *RELEASE, str(CHART), "--values=-", stdin=json.dumps(VALUES))
     try:

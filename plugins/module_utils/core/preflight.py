@@ -87,9 +87,8 @@ def judge(scope: Scope, machines: Sequence[Machine], context: Context, silences:
     tally = _Tally()
     found: list[Finding] = []
     for rule in RULES:
-        if rule.who != "cluster":
-            found.extend(_of_machines(rule, machines, context, tally))
-        elif scope != "nodes":
+        found.extend(_of_machines(rule, machines, context, tally))
+        if rule.who == "cluster" and scope != "nodes":
             found.extend(_of_cluster(rule, context, tally))
     found.extend(_of_labels(machines, tally))
     if scope != "cluster" and not any(machine.exists for machine in machines):
@@ -142,12 +141,11 @@ def _of_cluster(rule: Rule, context: Context, tally: _Tally) -> Iterator[Finding
 
 
 def _of_machines(rule: Rule, machines: Iterable[Machine], context: Context, tally: _Tally) -> Iterator[Finding]:
-    concerned, check = WHO[rule.who] if rule.who != "cluster" else None, rule.check
+    concerned, check = WHO[rule.who], rule.check
     for machine in machines:
-        if concerned is not None and concerned(machine):
-            verdict = check(machine, context)
-            if verdict is not None:
-                yield from _told(rule, verdict, machine.subject, machine, tally)
+        verdict = check(machine, context) if concerned(machine) else None
+        if verdict is not None:
+            yield from _told(rule, verdict, machine.subject, machine, tally)
 
 
 def _told(rule: Rule, verdict: Verdict, subject: str, machine: Machine | None, tally: _Tally) -> Iterator[Finding]:

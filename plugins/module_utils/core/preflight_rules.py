@@ -22,8 +22,9 @@ LIMITS = 'ACK "Manage the GPU sharing component": limits'
 LABELS = 'ACK "Labels used by ACK to control GPUs"'
 SKEW = "Kubernetes version skew policy"
 
-Who = Literal["all", "gpu", "shared", "isolated"]
+Who = Literal["cluster", "all", "gpu", "shared", "isolated"]
 WHO: Mapping[Who, Callable[[Machine], bool]] = {
+    "cluster": lambda machine: False,
     "all": lambda machine: True,
     "gpu": lambda machine: machine.stake != "none",
     "shared": lambda machine: machine.stake == "shared",
@@ -58,7 +59,7 @@ class Rule(msgspec.Struct, frozen=True):
 
     code: str
     what: str
-    who: Who | Literal["cluster"]
+    who: Who
     check: Callable[..., Verdict | None]
     cure: str
     source: str

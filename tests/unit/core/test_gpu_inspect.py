@@ -318,6 +318,12 @@ def test_pods_on_a_node_that_advertises_nothing_are_named() -> None:
     assert [code for code, _ in codes(told)] == ["GPU-NOTHING-SHARED", "GPU-NO-MEMORY", "GPU-NOT-ADVERTISED"]
 
 
+def test_a_card_whose_pods_hold_more_than_it_has_is_named() -> None:
+    told = usage([node("n", 30, 2)], [on_card("p", 9, 1), on_card("q", 9, 1)])
+    (found,) = told.findings
+    assert (found.code, found.subject, found.found) == ("GPU-OVERBOOKED", "node n card 1", "18 of 15 GiB")
+
+
 def test_computing_power_is_shown_in_the_data() -> None:
     notes = {ALLOCATION: '{"0":{"1":3}}', "gpushare.alibabacloud.com/core-percentage": '{"0":{"1":30}}'}
     told = usage([G03_NODE], [pod("p", [3], notes), pod("q", [3], notes)])
