@@ -103,11 +103,7 @@ def start(procedure: Procedure) -> list[str]:
     """The command that puts the script on the host and starts it as a unit; a second start finds the first."""
     folder = f"{FOLDER}/{procedure.unit}"
     files = {"run.sh": script(procedure).encode()} | ({"uninstall.sh": procedure.own} if procedure.own else {})
-    put = "\n".join(
-        f"printf %s {base64.b64encode(gzip.compress(content, mtime=0)).decode()} | base64 -d | gunzip > {folder}/{name}.new\n"
-        f"mv {folder}/{name}.new {folder}/{name}"
-        for name, content in files.items()
-    )
+    put = "\n".join(_put(f"{folder}/{name}", content) for name, content in files.items())
     text = f"""\
 [ -d {folder}/started ] && exit 0
 set -e
@@ -116,6 +112,12 @@ mkdir -p {folder}
 systemd-run --unit={procedure.unit} --description='cGPU upgrade of this node' sh {folder}/run.sh
 """
     return ["sh", "-c", text]
+
+
+def _put(path: str, content: bytes) -> str:
+    """Shell text that writes a file in one step: a script that runs already is not changed under its shell's eyes."""
+    packed = base64.b64encode(gzip.compress(content, mtime=0)).decode()
+    return f"printf %s {packed} | base64 -d | gunzip > {path}.new\nmv {path}.new {path}"
 
 
 # Runtime and what revives it (docker.socket starts docker at the next client call), and how containers are stopped.
