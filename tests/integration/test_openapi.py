@@ -103,9 +103,9 @@ def test_a_write_that_may_have_been_carried_out_is_never_sent_twice(
 
 
 def test_a_read_whose_answer_was_lost_is_sent_again(rig: Rig, connection: Connection) -> None:
-    rig.fault("apply-then-timeout", "GetRole")
-    assert ResourceAccess(connection).role_exists(ROLE)
-    assert len(sent(rig, "GetRole")) == 2
+    rig.fault("apply-then-timeout", "ListPoliciesForRole")
+    assert ResourceAccess(connection).policies_of_role(ROLE) == []
+    assert len(sent(rig, "ListPoliciesForRole")) == 2
 
 
 def test_a_refusal_carries_the_services_code_status_and_request_id(rig: Rig, connection: Connection) -> None:

@@ -12,6 +12,7 @@ import msgspec
 from ansible_collections.ack.ai_suite.plugins.module_utils.clients.connection import Connection
 from ansible_collections.ack.ai_suite.plugins.module_utils.clients.openapi import CloudError, OpenApi
 from ansible_collections.ack.ai_suite.plugins.module_utils.clients.pauses import Pauses
+from ansible_collections.ack.ai_suite.plugins.module_utils.core import cloud
 
 _PAGE = 100  # the most that ECS gives at once, and the most ids that it takes
 _ENDED = ("Success", "Failed", "Timeout", "Error", "Stopped", "Terminated", "Aborted", "Undelivered", "Invalid")
@@ -50,7 +51,7 @@ class Compute:
             wanted = list(instance_ids[start : start + _PAGE])
             answer = self._read("DescribeInstances", InstanceIds=json.dumps(wanted), PageSize=_PAGE)
             for told in answer["Instances"]["Instance"]:
-                instance = msgspec.convert(told, Instance)
+                instance = cloud.read(told, Instance)
                 found[instance.instance_id] = instance
         return found
 

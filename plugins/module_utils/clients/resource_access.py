@@ -8,6 +8,7 @@ import msgspec
 
 from ansible_collections.ack.ai_suite.plugins.module_utils.clients.connection import Connection
 from ansible_collections.ack.ai_suite.plugins.module_utils.clients.openapi import CloudError, OpenApi
+from ansible_collections.ack.ai_suite.plugins.module_utils.core import cloud
 
 Kind = Literal["Custom", "System"]
 
@@ -32,32 +33,29 @@ class ResourceAccess:
     def __init__(self, connection: Connection, api: OpenApi | None = None) -> None:
         self._api = api or OpenApi(connection)
 
-    def role_exists(self, role: str) -> bool:
-        return self._found("GetRole", RoleName=role) is not None
-
     def policy(self, name: str, kind: Kind = "Custom") -> tuple[Policy, PolicyVersion] | None:
         """A policy and its default version, or None when there is no such policy."""
         answer = self._found("GetPolicy", PolicyName=name, PolicyType=kind)
         if answer is None:
             return None
         told = {**answer["DefaultPolicyVersion"], "IsDefaultVersion": True}
-        return msgspec.convert(answer["Policy"], Policy), msgspec.convert(told, PolicyVersion)
+        return cloud.read(answer["Policy"], Policy), cloud.read(told, PolicyVersion)
 
     def versions(self, name: str) -> list[PolicyVersion]:
         answer = self._api.rpc("ram", "ListPolicyVersions", {"PolicyName": name, "PolicyType": "Custom"})
-        return [msgspec.convert(told, PolicyVersion) for told in answer["PolicyVersions"]["PolicyVersion"]]
+        return [cloud.read(told, PolicyVersion) for told in answer["PolicyVersions"]["PolicyVersion"]]
 
     def version(self, name: str, version_id: str) -> PolicyVersion:
         """A version with its document, which lists leave out."""
         answer = self._api.rpc(
             "ram", "GetPolicyVersion", {"PolicyName": name, "PolicyType": "Custom", "VersionId": version_id}
         )
-        return msgspec.convert(answer["PolicyVersion"], PolicyVersion)
+        return cloud.read(answer["PolicyVersion"], PolicyVersion)
 
     def policies_of_role(self, role: str) -> list[Policy]:
         """What is attached to a role; RAM gives all of it in one answer."""
         answer = self._api.rpc("ram", "ListPoliciesForRole", {"RoleName": role})
-        return [msgspec.convert(told, Policy) for told in answer["Policies"]["Policy"]]
+        return [cloud.read(told, Policy) for told in answer["Policies"]["Policy"]]
 
     def create_policy(self, name: str, document: str, description: str) -> None:
         self._write("CreatePolicy", PolicyName=name, PolicyDocument=document, Description=description)

@@ -54,20 +54,10 @@ class PoolInfo(Record, frozen=True):
     name: str = ""
     nodepool_id: str = ""
     type: str = ""
-    resource_group_id: str = ""
 
 
 class AutoScaling(Record, frozen=True):
     enable: bool = False
-    type: str = ""
-    min_instances: int | None = None
-    max_instances: int | None = None
-
-
-class Management(Record, frozen=True):
-    enable: bool = False
-    auto_repair: bool = False
-    auto_upgrade: bool = False
 
 
 class PoolStatus(Record, frozen=True):
@@ -76,9 +66,6 @@ class PoolStatus(Record, frozen=True):
     state: str = ""
     total_nodes: int = 0
     healthy_nodes: int = 0
-    serving_nodes: int = 0
-    failed_nodes: int = 0
-    offline_nodes: int = 0
     initial_nodes: int = 0
     removing_nodes: int = 0
 
@@ -88,7 +75,6 @@ class NodePool(Record, frozen=True):
     scaling_group: ScalingGroup = ScalingGroup()
     kubernetes_config: KubernetesConfig = KubernetesConfig()
     auto_scaling: AutoScaling = AutoScaling()
-    management: Management = Management()
     node_config: dict[str, Any] = {}
     status: PoolStatus = PoolStatus()
 

@@ -98,12 +98,6 @@ def joined(have: Document, want: Document, *, ours: bool) -> Document:
     return (*kept, *missing)
 
 
-def without(have: Document, ours: Document) -> Document:
-    """``have`` without the statements that are identical to ours."""
-    atoms = [_atoms((statement,)) for statement in ours]
-    return tuple(statement for statement in have if _atoms((statement,)) not in atoms)
-
-
 def _covered(wanted: Statement, have: Document) -> bool:
     if not wanted.allows or wanted.actions_but or wanted.resources_but or wanted.condition:
         return _atoms((wanted,)) <= _atoms(have)
