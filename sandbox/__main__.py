@@ -25,11 +25,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         require_linux()
         return int(options.run(options))
     except SandboxError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+        return _failed(error)
+    except OSError as error:
+        problem = f"{error.strerror or error}: {error.filename or 'no file named'}."
+        return _failed(SandboxError("this computer", problem, "Look at free space and permissions.", "SBX-SYSTEM"))
     except KeyboardInterrupt:
         print("interrupted: nothing is left running", file=sys.stderr)
         return 130
+
+
+def _failed(error: SandboxError) -> int:
+    print(f"error: {error}", file=sys.stderr)
+    return 1
 
 
 def _up(options: argparse.Namespace) -> int:

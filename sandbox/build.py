@@ -70,7 +70,7 @@ class Build:
         self.go = go
         self.module = module
         self.log = log
-        self.flags = ["-trimpath", f"-ldflags={linker_flags}"]
+        self.flags = ["-trimpath", "-buildvcs=false", f"-ldflags={linker_flags}"]
         self.progress = progress
 
     def run(self, programs: Mapping[Path, str]) -> None:

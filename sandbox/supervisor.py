@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -57,17 +57,15 @@ def _on_signals(action: Any) -> None:
 
 def ask(layout: Layout, port: int, path: str) -> bytes | None:
     """What the server on this port says when it is one of this sandbox (its certificate tells) and says 200."""
-    tls = ssl.create_default_context(cafile=str(layout.pki / "ca.crt"))
-    tls.load_cert_chain(layout.pki / "apiserver-client.crt", layout.pki / "apiserver-client.key")
-    connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=5, context=tls)
     try:
-        connection.request("GET", path)
-        response = connection.getresponse()
-        return response.read() if response.status == 200 else None
+        tls = ssl.create_default_context(cafile=str(layout.pki / "ca.crt"))
+        tls.load_cert_chain(layout.pki / "apiserver-client.crt", layout.pki / "apiserver-client.key")
+        with closing(http.client.HTTPSConnection("127.0.0.1", port, timeout=5, context=tls)) as connection:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            return response.read() if response.status == 200 else None
     except (OSError, http.client.HTTPException):
         return None
-    finally:
-        connection.close()
 
 
 class Supervisor:

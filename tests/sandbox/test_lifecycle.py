@@ -201,6 +201,13 @@ def test_what_needs_a_running_sandbox_says_how_to_start_one(home: Home, command:
     assert re.search(r"\[SBX-(NOT-UP|LOG)\]$", said.strip())
 
 
+def test_a_home_that_can_not_be_a_folder_is_one_line(home: Home, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    said = home.run("up", status=1, ACK_SANDBOX_HOME=str(tmp_path / "file" / "home"))
+    assert "SBX-SYSTEM" in said
+    assert len(said.splitlines()) == 1
+
+
 def test_a_sweep_spares_who_it_is_told_to_and_the_processes_of_others(tmp_path: Path) -> None:
     mine, spared = (subprocess.Popen(["sleep", "600"], env=environment(tmp_path)) for _ in range(2))
     other = subprocess.Popen(["sleep", "600"], env=environment(tmp_path / "other"))
