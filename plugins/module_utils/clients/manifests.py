@@ -102,7 +102,7 @@ class Objects:
                 f"kind {kind}",
                 f"the API has no such kind in {base}.",
                 "Install what brings this kind first.",
-                "KUB-404",
+                "HLM-KIND",
                 status=404,
             )
         return self._resources[base, kind]
