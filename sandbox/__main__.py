@@ -99,6 +99,7 @@ def _env(options: argparse.Namespace) -> int:
     """Lines for ``eval``: kubectl, helm and the Alibaba Cloud SDK then mean this sandbox."""
     info = Layout.named(options.name).info()
     print(f"export KUBECONFIG={shlex.quote(info['kubeconfig'])}")
+    print(f"export KUBECACHEDIR={shlex.quote(info['state'] + '/kube-cache')}")
     print(f"export ALIBABA_CLOUD_CREDENTIALS_FILE={shlex.quote(info['credentials_file'])}")
     print(f"export PATH={shlex.quote(info['bin'])}:$PATH")
     return 0

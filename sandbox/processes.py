@@ -33,7 +33,13 @@ def require_linux() -> None:
 def environment(state: Path) -> dict[str, str]:
     """What the sandbox's processes see: this environment with the mark, and this repository on Python's path."""
     path = [str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return os.environ | {MARK: str(state), "PYTHONPATH": os.pathsep.join(path), "PYTHONUNBUFFERED": "1"}
+    return os.environ | {
+        MARK: str(state),
+        "PYTHONPATH": os.pathsep.join(path),
+        "PYTHONUNBUFFERED": "1",
+        # kubectl keeps by host and port what an API server offers: the next sandbox on this port would inherit it.
+        "KUBECACHEDIR": str(state / "kube-cache"),
+    }
 
 
 def die_with(parent: int) -> Callable[[], None]:

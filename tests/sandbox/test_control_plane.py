@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from sandbox.processes import marked
+from tests.support import await_true
 
 NODE = {
     "apiVersion": "v1",
@@ -44,15 +45,6 @@ POD = {
     "tolerations": [{"key": "test", "operator": "Exists"}],
     "containers": [{"name": "main", "image": "registry.example.test/main:1"}],
 }
-
-
-def eventually(question: Callable[[], Any], seconds: float = 30) -> Any:
-    """The first answer that isn't empty."""
-    until = time.monotonic() + seconds
-    while not (answer := question()):
-        assert time.monotonic() < until, "it did not come true in time"
-        time.sleep(0.1)
-    return answer
 
 
 @pytest.fixture(scope="module")
@@ -194,17 +186,13 @@ def test_a_daemonset_with_ondelete_keeps_its_pod_until_that_is_deleted(
         },
     }
     kubectl("create", f"--namespace={namespace}", "-f", "-", stdin=json.dumps(daemonset))
-    eventually(lambda: image() == "registry.example.test/main:1")
+    await_true(lambda: image() == "registry.example.test/main:1", "the first image runs")
     kubectl("set", "image", "daemonset/ds", "main=registry.example.test/main:2", f"--namespace={namespace}")
-    eventually(
-        lambda: (
-            kubectl("get", "daemonset/ds", f"--namespace={namespace}", "-o", "jsonpath={.status.observedGeneration}")
-            == "2"
-        )
-    )
+    seen = ("get", "daemonset/ds", f"--namespace={namespace}", "-o", "jsonpath={.status.observedGeneration}")
+    await_true(lambda: kubectl(*seen) == "2", "the controller has seen the change")
     assert image() == "registry.example.test/main:1"
     kubectl("delete", "pods", "--all", f"--namespace={namespace}")
-    eventually(lambda: image() == "registry.example.test/main:2")
+    await_true(lambda: image() == "registry.example.test/main:2", "the second image runs")
 
 
 def test_a_disruption_budget_stops_an_eviction(namespace: str, fake_node: str, kubectl: Callable[..., str]) -> None:
@@ -214,9 +202,8 @@ def test_a_disruption_budget_stops_an_eviction(namespace: str, fake_node: str, k
     )  # fmt: skip
     kubectl("create", "pdb", "pdb", f"--namespace={namespace}", "--selector=a=kept", "--min-available=1")
     kubectl("wait", f"--namespace={namespace}", "--for=condition=Ready", "--timeout=30s", "pod/kept")
-    eventually(
-        lambda: kubectl("get", "pdb/pdb", f"--namespace={namespace}", "-o", "jsonpath={.status.currentHealthy}") == "1"
-    )
+    healthy = ("get", "pdb/pdb", f"--namespace={namespace}", "-o", "jsonpath={.status.currentHealthy}")
+    await_true(lambda: kubectl(*healthy) == "1", "the budget counts the pod")
     try:
         with pytest.raises(AssertionError, match="violate the pod's disruption budget"):
             kubectl("drain", fake_node, "--force", "--pod-selector=a=kept", "--timeout=2s")
@@ -228,9 +215,10 @@ def test_a_deleted_namespace_takes_its_objects_and_owners_take_what_they_own(
     namespace: str, kubectl: Callable[..., str]
 ) -> None:
     kubectl("create", "deployment", "d", f"--namespace={namespace}", "--image=registry.example.test/main:1")
-    eventually(lambda: kubectl("get", "pods", f"--namespace={namespace}", "-o", "name"))
+    pods = ("get", "pods", f"--namespace={namespace}", "-o", "name")
+    await_true(lambda: kubectl(*pods), "the deployment has a pod")
     kubectl("delete", "deployment", "d", f"--namespace={namespace}")
-    eventually(lambda: not kubectl("get", "pods", f"--namespace={namespace}", "-o", "name"))
+    await_true(lambda: not kubectl(*pods), "the pod goes with its deployment")
     kubectl("create", "namespace", f"{namespace}-2")
     kubectl("create", "configmap", "c", f"--namespace={namespace}-2")
     kubectl("delete", "namespace", f"{namespace}-2", "--timeout=30s")

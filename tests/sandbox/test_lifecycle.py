@@ -8,14 +8,14 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from sandbox.layout import MARKER, REPOSITORY, Layout
 from sandbox.processes import environment, marked, sweep
+from tests.support import await_true
 
 
 class Home:
@@ -59,13 +59,6 @@ def home(tmp_path: Path) -> Iterator[Home]:
             home.run("down", "--name", folder.name)
 
 
-def eventually(condition: Callable[[], object], seconds: float = 20) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it did not come true in time"
-        time.sleep(0.02)
-
-
 def processes_of(home: Home, name: str) -> list[int]:
     return marked(home.folder / name)
 
@@ -91,7 +84,7 @@ def test_after_a_kill_of_the_supervisor_nothing_lives_and_up_works_again(home: H
     stray = subprocess.Popen(["sleep", "600"], env=environment(state), start_new_session=True)
     os.kill(home.supervisor("killed"), signal.SIGKILL)
     assert stray.wait(20) == -signal.SIGKILL
-    eventually(lambda: processes_of(home, "killed") == [])
+    await_true(lambda: processes_of(home, "killed") == [], "no process of it lives")
     assert state.exists(), "this is about a folder that a dead sandbox left"
     home.run("status", "--name", "killed", status=3)
     home.run("up", "--name", "killed")
@@ -101,14 +94,14 @@ def test_after_a_kill_of_the_supervisor_nothing_lives_and_up_works_again(home: H
 def test_a_terminated_supervisor_takes_everything_with_it(home: Home) -> None:
     home.run("up", "--name", "ended")
     os.kill(home.supervisor("ended"), signal.SIGTERM)
-    eventually(lambda: processes_of(home, "ended") == [])
+    await_true(lambda: processes_of(home, "ended") == [], "no process of it lives")
     home.run("status", "--name", "ended", status=3)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_start_cleans_up(home: Home, number: signal.Signals) -> None:
     start = home.start("up", "--name", "cut")
-    eventually((home.layout("cut").pki / "ca.crt").exists)
+    await_true((home.layout("cut").pki / "ca.crt").exists, "the start is under way")
     start.send_signal(number)
     _, errors = start.communicate(timeout=60)
     assert start.returncode == 130
@@ -120,7 +113,7 @@ def test_an_interrupted_start_cleans_up(home: Home, number: signal.Signals) -> N
 
 def test_a_start_that_lost_its_command_goes_on_and_the_next_up_waits_for_it(home: Home) -> None:
     start = home.start("up", "--name", "lost")
-    eventually((home.layout("lost").pki / "ca.crt").exists)
+    await_true((home.layout("lost").pki / "ca.crt").exists, "the start is under way")
     start.kill()
     start.wait()
     supervisor = home.supervisor("lost")
@@ -146,8 +139,8 @@ def test_a_process_that_dies_is_reported_and_never_restarted_in_silence(home: Ho
         if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].endswith(b"/kube-scheduler")
     )
     os.kill(scheduler, signal.SIGKILL)
-    eventually(lambda: "kube-scheduler" in home.layout("hurt").read(home.layout("hurt").run / "health.json"))
-    eventually(lambda: home.layout("hurt").read(home.layout("hurt").run / "health.json")["kube-scheduler"] != "running")
+    health = home.layout("hurt").run / "health.json"
+    await_true(lambda: json.loads(health.read_text())["kube-scheduler"] != "running", "the death is written down")
     said = home.run("status", "--name", "hurt", status=1)
     assert re.search(r"kube-scheduler ended with signal SIGKILL, see .*kube-scheduler\.log", said)
     assert "SBX-UNHEALTHY" in home.run("up", "--name", "hurt", status=1)
@@ -163,7 +156,7 @@ def test_a_sandbox_goes_down_with_the_process_that_it_was_started_for(home: Home
     finally:
         owner.kill()
         owner.wait()
-    eventually(lambda: processes_of(home, "owned") == [])
+    await_true(lambda: processes_of(home, "owned") == [], "no process of it lives")
     assert list(home.folder.iterdir()) == []
 
 
@@ -212,7 +205,7 @@ def test_a_sweep_spares_who_it_is_told_to_and_the_processes_of_others(tmp_path: 
     mine, spared = (subprocess.Popen(["sleep", "600"], env=environment(tmp_path)) for _ in range(2))
     other = subprocess.Popen(["sleep", "600"], env=environment(tmp_path / "other"))
     try:
-        eventually(lambda: {mine.pid, spared.pid} == set(marked(tmp_path)))
+        await_true(lambda: {mine.pid, spared.pid} == set(marked(tmp_path)), "both are marked")
         sweep(tmp_path, spare=[spared.pid])
         assert mine.wait(10) == -signal.SIGKILL
         assert (spared.poll(), other.poll()) == (None, None)

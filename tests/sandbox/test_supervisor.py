@@ -8,7 +8,6 @@ import socket
 import ssl
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from sandbox.errors import SandboxError
 from sandbox.layout import Layout
 from sandbox.processes import marked, spawn, sweep
 from sandbox.supervisor import Supervisor, ask
+from tests.support import await_true
 
 SERVER = f"""#!{sys.executable}
 import http.server, ssl, sys
@@ -131,10 +131,7 @@ def test_at_the_end_our_processes_may_tidy_up_and_whoever_ignores_it_is_killed(
     root = supervisor.layout.root
     for name, script in scripts.items():
         supervisor.children[name] = spawn(["/bin/sh", "-c", script], root, supervisor.layout.log(name))
-    until = time.monotonic() + 20
-    while not all((root / f"{name}.on").exists() for name in scripts):
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    await_true(lambda: all((root / f"{name}.on").exists() for name in scripts), "both run")
     supervisor.stop()
     assert (root / "tidy").exists()
     assert supervisor.children["cloud"].returncode == 0
@@ -144,10 +141,7 @@ def test_at_the_end_our_processes_may_tidy_up_and_whoever_ignores_it_is_killed(
 def test_a_child_is_marked_with_its_sandbox_so_that_its_own_children_are_found(supervisor: Supervisor) -> None:
     log = supervisor.layout.log("x")
     child = spawn(["/bin/sh", "-c", "sleep 600 & wait"], supervisor.layout.root, log)
-    until = time.monotonic() + 20
-    while len(marked(supervisor.layout.root)) < 2:
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    await_true(lambda: len(marked(supervisor.layout.root)) == 2, "the child and its own child are marked")
     sweep(supervisor.layout.root)
     assert child.wait(10) == -signal.SIGKILL
     assert marked(supervisor.layout.root) == []

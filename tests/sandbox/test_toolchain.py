@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from sandbox.build import WHOLE_BUILD_SECONDS, Build, Workload
 from sandbox.errors import SandboxError
 from sandbox.layout import REPOSITORY
 from sandbox.progress import Progress, about, clock
+from tests.support import await_true
 
 # A stand-in for Go: lists three packages, "compiles" them, and writes what it was asked to.
 FAKE_GO = """#!/bin/sh
@@ -227,10 +227,7 @@ def test_an_interrupted_build_leaves_no_compiler_running(
     build = subprocess.Popen(
         [sys.executable, "-m", "sandbox", "build"], cwd=REPOSITORY, stderr=subprocess.PIPE, text=True
     )
-    until = time.monotonic() + 30
-    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    await_true(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip(), "the compiler runs")
     build.send_signal(2)
     _, said = build.communicate(timeout=30)
     assert build.returncode == 130
