@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from ansible_collections.ack.ai_suite.plugins.module_utils.clients import openapi
 from ansible_collections.ack.ai_suite.plugins.module_utils.clients.compute import Compute
 from ansible_collections.ack.ai_suite.plugins.module_utils.clients.connection import Connection, Endpoints
 from ansible_collections.ack.ai_suite.plugins.module_utils.clients.container_service import ContainerService
@@ -155,8 +158,6 @@ def test_a_wrong_secret_is_refused_without_showing_a_secret(connection: Connecti
 def test_a_wrong_connection_is_one_clear_error_before_any_request(
     rig: Rig, connection: Connection, given: dict[str, object], code: str, said: str
 ) -> None:
-    import msgspec
-
     with pytest.raises(CloudError) as problem:
         ContainerService(msgspec.structs.replace(connection, **given)).cluster()
     assert problem.value.code == code
@@ -205,6 +206,47 @@ def test_a_command_on_an_instance_gives_back_its_status_and_output(rig: Rig, con
     node = rig.nodes(rig.pool_id("gpu-cgpu"))[0]
     result = Compute(connection).run_command(node["instance_id"], "exit 3", timeout=20)
     assert (result.status, result.rc, result.output) == ("Failed", 3, "gone: é\n")
+
+
+def test_a_proxy_of_the_environment_is_not_asked_for_what_is_on_this_computer(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    assert ContainerService(connection).cluster().cluster_id == CLUSTER
+    assert os.environ["HTTP_PROXY"] == "http://127.0.0.1:9"
+
+
+def test_a_proxy_of_the_environment_is_asked_unless_no_proxy_names_the_host(
+    rig: Rig, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openapi, "_TRIES", 1)
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{rig.server.port}")  # serves any host, as a proxy does
+    far = msgspec.structs.replace(connection, endpoints=Endpoints(cs="http://cloud.example.test"))
+    assert ContainerService(far).cluster().cluster_id == CLUSTER
+    monkeypatch.setenv("NO_PROXY", "cloud.example.test")
+    with pytest.raises(CloudError) as problem:
+        ContainerService(far).cluster()
+    assert problem.value.code == "CLD-UNREACHABLE"
+    assert len(rig.log()) == 1
+
+
+def test_missing_credentials_are_one_clear_error_and_no_traceback(tmp_path: Path) -> None:
+    program = (
+        "from ansible_collections.ack.ai_suite.plugins.module_utils.clients import connection, container_service\n"
+        "where = connection.Connection(cluster_id='c1', region_id='cn-hangzhou')\n"
+        "try: container_service.ContainerService(where).cluster()\n"
+        "except Exception as problem: print(problem.code)"
+    )
+    environment = {
+        "PYTHONPATH": str(ROOT / ".ansible/collections"),
+        "HOME": str(tmp_path),
+        "ALIBABA_CLOUD_ECS_METADATA_DISABLED": "true",
+        "ALIBABA_CLOUD_CREDENTIALS_URI": "http://127.0.0.1:9/",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.stdout, done.stderr) == ("CLD-CREDENTIALS\n", "")
 
 
 def test_importing_the_client_does_not_import_the_sdk() -> None:

@@ -7,11 +7,15 @@ The SDK is imported by the first call: it costs half a second.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from ipaddress import ip_address
 from typing import Any, Literal
 from urllib.parse import urlsplit
+from urllib.request import proxy_bypass
 
 import msgspec
 
@@ -101,7 +105,8 @@ class OpenApi:
         client = self._client(product, write)
         self.requests += 1
         try:
-            answer = client.call_api(params, OpenApiRequest(query=query, body=body), RuntimeOptions())
+            with _directly_where_near(self._endpoint(product)[1]):
+                answer = client.call_api(params, OpenApiRequest(query=query, body=body), RuntimeOptions())
         except Exception as problem:  # noqa: BLE001 - the SDK raises exceptions of five libraries
             raise failure(product, action, problem) from None
         try:
@@ -156,6 +161,8 @@ class OpenApi:
     def _credentials(self) -> Any:
         """The profile that the inventory names, else the SDK's default chain. Keys are read by the SDK alone."""
         if self._credential is None:
+            # Its providers log tracebacks to standard error; what they say is in the error that we raise.
+            logging.getLogger("credentials").disabled = True
             from alibabacloud_credentials.client import Client
             from alibabacloud_credentials.provider import ProfileCredentialsProvider
 
@@ -172,6 +179,28 @@ class OpenApi:
                 provider = ProfileCredentialsProvider(profile_file=file or None, profile_name=profile or "default")
                 self._credential = Client(provider=provider)
         return self._credential
+
+
+_PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy")
+
+
+@contextmanager
+def _directly_where_near(host: str) -> Iterator[None]:
+    """The SDK sends everything to the proxy of the environment and knows no NO_PROXY: hide the proxy from it where
+    NO_PROXY names the host, or where the host is this computer."""
+    name = urlsplit(f"//{host}").hostname or ""
+    hidden = {each: os.environ.pop(each, "") for each in _PROXIES} if _is_loopback(name) or proxy_bypass(name) else {}
+    try:
+        yield
+    finally:
+        os.environ.update({each: value for each, value in hidden.items() if value})
+
+
+def _is_loopback(name: str) -> bool:
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return name == "localhost"
 
 
 def _retries(write: bool) -> Any:
@@ -221,7 +250,7 @@ def settled(plan: Plan, act: Callable[[Plan], None], replan: Callable[[], Plan])
 
 # --- what went wrong ---
 
-_PROXY_CURE = "Check the endpoint, and what stands between it and this computer (proxy, firewall)."
+_PROXY_CURE = "Check the endpoint, and what stands before it: HTTPS_PROXY, HTTP_PROXY and NO_PROXY, a firewall."
 _CREDENTIALS_CURE = (
     "Give valid credentials by the SDK's default chain (environment, profile, RAM role, OIDC), or by "
     "ack_connection.credentials_file and profile."
@@ -242,10 +271,8 @@ def failure(product: Product, action: str, problem: Exception) -> CloudError:
         return CloudError(
             _subject(product, action), f"no credentials: {told}.", _CREDENTIALS_CURE, "CLD-CREDENTIALS", status=400
         )
-    proxy = next((name for name in ("HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy") if os.getenv(name)), "")
-    hint = f" The SDK honours {proxy}, and no NO_PROXY: unset it where the endpoint is near." if proxy else ""
     return CloudError(
-        _subject(product, action), f"no answer ({kind}): {told}.", _PROXY_CURE + hint, "CLD-UNREACHABLE", status=0
+        _subject(product, action), f"no answer ({kind}): {told}.", _PROXY_CURE, "CLD-UNREACHABLE", status=0
     )
 
 
