@@ -12,6 +12,7 @@ import pytest
 
 from ansible_collections.ack.ai_suite.plugins.module_utils.core.errors import AckError
 from ansible_collections.ack.ai_suite.plugins.module_utils.core.values import merged
+from ansible_collections.ack.ai_suite.plugins.modules import component_info
 from tests import component_rig
 from tests.component_rig import CHART, NAME, NODES, VALUES, Rig, chart, image
 
@@ -336,6 +337,12 @@ def test_a_chart_that_is_not_there_is_one_clear_error(rig: Rig) -> None:
     assert refusal(rig, version="9.9.9").code == "CMP-VERSION"
 
 
+def test_a_missing_kubeconfig_is_one_clear_error(rig: Rig) -> None:
+    params = {**rig.params(), "kubeconfig": "/nowhere/kubeconfig"}
+    with pytest.raises(AckError, match=r"/nowhere/kubeconfig.*KUB-CONFIG"):
+        component_rig.module.run(params, check_mode=False, diff=False)
+
+
 def test_a_user_without_rights_is_told_which_are_missing(rig: Rig) -> None:
     params = rig.params()
     params["kubeconfig"] = str(rig.sandbox.user("nobody", "nobody"))
@@ -343,3 +350,29 @@ def test_a_user_without_rights_is_told_which_are_missing(rig: Rig) -> None:
         component_rig.module.run(params, check_mode=False, diff=False)
     assert "forbidden" in str(refused.value)
     assert rig.status() == ""
+
+
+# --- how it was installed ---
+
+
+def told(rig: Rig, **origins: str) -> dict[str, Any]:
+    given = {
+        "helm_binary": str(rig.sandbox.bin / "helm"),
+        "kubeconfig": str(rig.sandbox.kubeconfig),
+        "origins": origins,
+    }
+    (found,) = component_info.run(given)["components"]
+    return dict(found)
+
+
+def test_what_is_installed_is_told_with_its_state_and_what_its_origin_rests_on(rig: Rig, tmp_path: Path) -> None:
+    assert (told(rig)["state"], told(rig)["origin"]) == ("absent", "none")
+    theirs = chart(tmp_path, "1.12.6", vendor=True)
+    rig.helm("install", NAME, str(theirs), "--values=-", stdin=json.dumps(VALUES))
+    found = told(rig)
+    assert (found["state"], found["version"], found["origin"]) == ("deployed", "1.12.6", "unknown")
+    assert found["policies"] == {"cgpu-installer": "5", "cgpu-core-installer": "5"}
+    assert told(rig, **{NAME: "app_catalog"})["origin"] == "app_catalog"
+    assert rig.run(state="absent", accept=["removal"])["changed"]
+    rig.run()
+    assert told(rig)["origin"] == "ack.ai_suite"

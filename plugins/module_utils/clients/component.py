@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -49,12 +49,13 @@ class Installation:
         component = self.component
         if not component.present:
             return self._observe_absent()
+        installers = self._installers()
         with ThreadPoolExecutor(2) as pool:
             found = pool.submit(self._helm.release, component.release, component.namespace)
             self._chart = self._chart or self._helm.fetch(component.chart, component.repository, component.version)
             chart = self._helm.chart(self._chart)
             release = found.result()
-        seen = self._rendered(release)
+        seen = self._rendered(release, installers)
         changes, refused = self._changes(seen.objects, release)
         return msgspec.structs.replace(
             seen,
@@ -70,11 +71,10 @@ class Installation:
         changes = tuple(filter(None, map(self._objects.removal, release.objects))) if release else ()
         return Observed(release, changes=changes, hold=self._hold(release))
 
-    def _rendered(self, release: Release | None) -> Observed:
+    def _rendered(self, release: Release | None, installers: Iterable[DaemonSet]) -> Observed:
         component = self.component
-        live = self._installers() if component.entry.policy else []
         installed = release is not None and release.latest.status != "uninstalled"
-        asked = policy.to_be(component, installed, policy.running(live))
+        asked = policy.to_be(component, installed, policy.running(installers))
         values = policy.first_values(component, release.values if release else {}, installed, asked)
         objects, hooks = self._render(values, installed)
         daemonsets = _daemonsets(objects)
@@ -100,10 +100,12 @@ class Installation:
                 if problem.status == 0 or problem.status >= 500:
                     raise
                 refused.append((helm_release.title(helm_release.key(thing)), problem.problem))
-        kept = {helm_release.key(thing) for thing in objects}
+        namespace = self.component.namespace
+        stay = {helm_release.key(thing, namespace) for thing in objects}
         for old in release.objects if release else ():
-            gone = None if helm_release.key(old) in kept or helm_release.is_kept(old) else self._objects.removal(old)
-            changes += [gone] if gone else []
+            if helm_release.key(old, namespace) not in stay and not helm_release.is_kept(old):
+                gone = self._objects.removal(old)
+                changes += [gone] if gone else []
         return tuple(changes), tuple(refused)
 
     def _hold(self, release: Release | None) -> helm_release.Hold | None:
@@ -111,6 +113,8 @@ class Installation:
         return self._lease.hold() if release and release.latest.status in helm_release.PENDING else None
 
     def _installers(self) -> list[DaemonSet]:
+        if not self.component.entry.policy:
+            return []
         found = (self._kube.find(f"{self._daemonsets}/{name}", DaemonSet) for name in installer.INSTALLERS)
         return [ds for ds in found if ds is not None]
 
@@ -215,7 +219,7 @@ class Installation:
 
     def installers(self) -> tuple[list[DaemonSet], tuple[Pod, ...]]:
         """The installers' DaemonSets and pods as they are now."""
-        return (self._installers() if self.component.entry.policy else []), self._installer_pods()
+        return self._installers(), self._installer_pods()
 
 
 def _daemonsets(objects: tuple[Object, ...]) -> tuple[DaemonSet, ...]:

@@ -26,7 +26,7 @@ CATALOGUE: Mapping[str, Entry] = {
         critical=("gpushare-device-plugin-ds", "gpushare-core-device-plugin-ds", "gpushare-mps-device-plugin-ds"),
         console=(
             "Log on to the ACK console, choose Clusters, click the cluster, then Applications > Cloud-native AI Suite.",
-            "Suite not deployed: click Deploy, select Scheduling policies extension (Batch scheduling, GPU sharing, ..).",
+            "Suite not deployed: click Deploy, select Scheduling policies extension (batch, GPU sharing, topology).",
             "Suite deployed: find the component ack-ai-installer and click Deploy.",
             "Optional: click Advanced and set policy for cGPU (5, native scheduling, is the default).",
             "Click Deploy Cloud-native AI Suite (or OK). The component's Status becomes Deployed.",

@@ -138,7 +138,8 @@ def data_of(release: Release) -> list[str]:
 
 def hooks_of_install_alone(release: Release) -> list[str]:
     """Hooks that an interrupted first install may not have run, and that an upgrade does not run."""
-    return [title(key(hook, release.namespace)) for hook in release.hooks if _events(hook) and not _events(hook) & _UPGRADE_HOOKS]
+    alone = (hook for hook in release.hooks if _events(hook) and not _events(hook) & _UPGRADE_HOOKS)
+    return [title(key(hook, release.namespace)) for hook in alone]
 
 
 _UPGRADE_HOOKS = {"pre-upgrade", "post-upgrade"}
