@@ -166,6 +166,17 @@ class Rig:
             finally:
                 watch.kill()
 
+    def budget(self, least: int) -> None:
+        """Let the workload's budget demand so many healthy pods of its two, and wait until that counts."""
+        self.kubectl("--namespace=demo", "patch", "pdb", "inference", "--type=merge",
+                     f'--patch={{"spec":{{"minAvailable":{least}}}}}')  # fmt: skip
+        allowed = 2 - least
+
+        def counts() -> bool:
+            return bool(self.read("pdb", "inference", "--namespace=demo")["status"]["disruptionsAllowed"] == allowed)
+
+        await_true(counts, f"the budget allows {allowed}")
+
     @contextmanager
     def held_pod(self, node: str) -> Iterator[str]:
         """A pod on the node that does not go away when it is evicted, as long as the context lasts."""
@@ -196,7 +207,7 @@ class Rig:
         node = self.node(name)
         assert self.version(name) == target
         assert not node["spec"].get("unschedulable"), "still cordoned"
-        assert node["spec"].get("taints", []) == []
+        await_true(lambda: not self.node(name)["spec"].get("taints"), "its controller removed the taint of the cordon")
         assert PREFIX not in json.dumps(node["metadata"]), "state left behind"
         assert node["status"]["allocatable"]["aliyun.com/gpu-mem"] == "15"
         leases = [lease["metadata"]["name"] for lease in self.read("leases", "--namespace=ai-suite")["items"]]
