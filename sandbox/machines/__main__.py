@@ -32,7 +32,7 @@ def main() -> int:
 
 
 async def serve(state: Path, run_folder: Path, kubelet_port: int, *, isolated: bool) -> None:
-    """Serve until SIGTERM; `run/machines.ready` appears when everything that exists has been seen."""
+    """Serve until SIGTERM; `run/machines.ready` says how nodes are kept apart, once all that exists has been seen."""
     # Imported here, after the fork: what is imported before is there twice.
     from sandbox.machines.api import Api
     from sandbox.machines.processes import Processes
@@ -49,7 +49,8 @@ async def serve(state: Path, run_folder: Path, kubelet_port: int, *, isolated: b
     running = asyncio.ensure_future(room.run())
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, running.cancel)
-    ready = asyncio.ensure_future(_tell_ready(room, state / "run" / "machines.ready"))
+    how = "namespaces" if isolated else "rewritten paths"
+    ready = asyncio.ensure_future(_tell_ready(room.listed, state / "run" / "machines.ready", how))
     with suppress(asyncio.CancelledError):
         await running
     ready.cancel()
@@ -58,9 +59,9 @@ async def serve(state: Path, run_folder: Path, kubelet_port: int, *, isolated: b
     await api.close()
 
 
-async def _tell_ready(room: object, path: Path) -> None:
-    await room.listed.wait()  # type: ignore[attr-defined]
-    path.write_text("")
+async def _tell_ready(listed: asyncio.Event, path: Path, how: str) -> None:
+    await listed.wait()
+    path.write_text(f"{how}\n")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 import logging
 import ssl
 import tempfile
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 import yaml
 
 JSON, MERGE, STRATEGIC = (f"application/{kind}json" for kind in ("", "merge-patch+", "strategic-merge-patch+"))
@@ -43,23 +43,23 @@ class Api:
         self._session = aiohttp.ClientSession(
             cluster["server"],
             connector=aiohttp.TCPConnector(ssl=tls, limit=64),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=30),
         )
 
     async def close(self) -> None:
         await self._session.close()
 
     async def call(self, method: str, path: str, body: Any = None, *, kind: str = JSON, **query: str) -> Object:
-        """One request; raises ApiError, and TimeoutError after 30 s."""
-        data = None if body is None else json.dumps(body).encode()
+        """One request; raises ApiError, and TimeoutError after 60 s."""
+        data = None if body is None else msgspec.json.encode(body)
         async with (
-            asyncio.timeout(30),
+            asyncio.timeout(60),
             self._session.request(method, path, data=data, params=query, headers={"Content-Type": kind}) as answer,
         ):
-            text = await answer.text()
+            text = await answer.read()
             if answer.status >= 400:
-                raise ApiError(answer.status, text)
-            return dict(json.loads(text))
+                raise ApiError(answer.status, text.decode(errors="replace"))
+            return dict(msgspec.json.decode(text))
 
     async def get(self, path: str) -> Object | None:
         try:
@@ -119,7 +119,7 @@ class Api:
                 async for chunk in stream.content.iter_any():
                     *lines, rest = (rest + chunk).split(b"\n")
                     for line in lines:
-                        event = json.loads(line)
+                        event = msgspec.json.decode(line)
                         if event["type"] == "ERROR":
                             raise ApiError(event["object"].get("code", 500), event["object"].get("message", ""))
                         version = event["object"]["metadata"]["resourceVersion"]

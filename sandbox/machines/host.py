@@ -13,7 +13,6 @@ from sandbox.machines import tree
 from sandbox.machines.cards import UNINSTALL, Cards
 from sandbox.machines.containers import Container, Runtime
 from sandbox.machines.objects import Machine, first_boot_id
-from sandbox.machines.power import requests_folder, take_requests
 from sandbox.machines.processes import Place, Processes
 from sandbox.machines.systemd import RUNTIMES, TRIGGERS, Systemd, Unit
 from sandbox.pools import Timing
@@ -44,11 +43,8 @@ class Host:
         # Set while the kubelet is down: whoever has streams through it loses them.
         self.kubelet_stops = asyncio.Event()
         self._processes, self._changed = processes, changed
-        self._nodes_root = nodes_root
         self._power: asyncio.Task[None] | None = None
-        self._seen: tuple[int, ...] = ()
-        for folder in (requests_folder(nodes_root, machine.name), self.run_folder / "faults"):
-            folder.mkdir(parents=True, exist_ok=True)
+        (self.run_folder / "faults").mkdir(parents=True, exist_ok=True)
         tree.build(self.root, machine, self.boot_id)
         self.runtime = Runtime(self._container_changed)
         self.systemd = Systemd(machine, self.run_folder / "journal.jsonl", self._unit_changed)
@@ -95,17 +91,20 @@ class Host:
         else:
             self._begin(self._stop())
 
-    def obey(self) -> None:
-        """Look for requests and faults that came by file; called many times a second, so it only looks at folders."""
-        seen = tuple(path.stat().st_mtime_ns for path in (self.run_folder / "requests", self.run_folder / "faults"))
-        if seen == self._seen:
+    def restart(self, source: str, *, force: bool) -> None:
+        """A restart from outside. A machine that is on its way down or up is left to it, unless by force."""
+        busy = self._power is not None and not self._power.done()
+        if force or not busy:
+            self._begin(self._restart(source))
+
+    def look_at_faults(self) -> None:
+        """Make the file tree what the faults that were asked for say."""
+        if self.cards.gpu is None:
             return
-        self._seen = seen
-        self._apply_script_fault()
-        for request in take_requests(self._nodes_root, self.machine.name):
-            busy = self._power is not None and not self._power.done()
-            if request["force"] or not busy:
-                self._begin(self._restart(str(request["source"])))
+        if self.fault("uninstall-script-missing") is not None:
+            self.cards.remove_script()
+        elif not (self.root / UNINSTALL).exists() and self.cards.installed_version:
+            self.cards.write_script()
 
     def _begin(self, change: Coroutine[Any, Any, None]) -> None:
         if self._power is not None:
@@ -173,12 +172,6 @@ class Host:
             self.cards.show()
         self._changed()
 
-    def _apply_script_fault(self) -> None:
-        if self.fault("uninstall-script-missing") is not None:
-            self.cards.remove_script()
-        elif self.cards.installed_version and not (self.root / UNINSTALL).exists():
-            self.cards.write_script()
-
     def stop_unit(self, unit: Unit) -> None:
         """Stop a unit; of a transient one the processes end too."""
         if unit.transient and unit.active == "active":
@@ -205,6 +198,7 @@ class Host:
         self, argv: list[str], group: str, *, in_pod: str = "", folder: str = "/", **streams: Any
     ) -> asyncio.subprocess.Process:
         """Start a command as root on the host, or inside a pod's container (`in_pod` is the pod's uid)."""
+        self.look_at_faults()
         place = self._pod_place if in_pod else self._place
         env = {"SANDBOX_POD": in_pod} if in_pod else {}
         return await self._processes.start(place, argv, group, folder=folder, env=env, **streams)

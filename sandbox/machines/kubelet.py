@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 import zlib
 from typing import Any
 
 import aiohttp
+import msgspec
 
 from sandbox.machines import objects, resources, status
 from sandbox.machines.api import Api, ApiError, pod_path
@@ -53,8 +53,8 @@ class Kubelet:
         self._wake_at: float | None = None
         self._ready: status.Readiness | None = None
         self._since = ""
-        self._told_node = ""
-        self._told_pods: dict[str, str] = {}
+        self._told_node = b""
+        self._told_pods: dict[str, bytes] = {}
         self._began: dict[str, float] = {}
         self._deleted: set[str] = set()
         self._advertised: dict[str, str] = {}
@@ -80,8 +80,8 @@ class Kubelet:
     def forget(self, uid: str) -> None:
         """A pod is gone from the API."""
         self.pods.pop(uid, None)
-        for told in (self._told_pods, self._began):
-            told.pop(uid, None)
+        self._told_pods.pop(uid, None)
+        self._began.pop(uid, None)
         self._deleted.discard(uid)
         self.notice()
 
@@ -161,7 +161,7 @@ class Kubelet:
                 "daemonEndpoints": {"kubeletEndpoint": {"Port": self._port}},
                 **self._resources(),
             }
-        digest = json.dumps(told | report)
+        digest = msgspec.json.encode(told | report)
         if digest == self._told_node:
             return
         report["conditions"] = status.node_conditions(ready, self._since, now)
@@ -326,7 +326,7 @@ class Kubelet:
             machine.ip if pod["spec"].get("hostNetwork") else f"172.{20 + (own >> 16) % 8}.{own >> 8 & 255}.{own & 255}"
         )
         report = status.pod_status(pod, containers, trouble, host_ip=machine.ip, pod_ip=pod_ip, began=self._began[uid])
-        digest = json.dumps(report)
+        digest = msgspec.json.encode(report)
         if digest != self._told_pods.get(uid):
             answer = await self._api.patch(pod_path(pod, "/status"), {"metadata": {"uid": uid}, "status": report})
             self._told_pods[uid] = digest

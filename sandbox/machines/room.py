@@ -14,13 +14,14 @@ from sandbox.machines.gpu_scheduler import GpuScheduler
 from sandbox.machines.host import Host
 from sandbox.machines.kubelet import Kubelet
 from sandbox.machines.objects import machine_of
+from sandbox.machines.power import requests_folder, take_requests
 from sandbox.machines.processes import Processes
 from sandbox.pools import Timing
 
 Object = dict[str, Any]
 log = logging.getLogger("room")
-# How often requests and faults that come by file are looked for, in seconds.
-LOOK_EVERY = 0.1
+# How often requests, and faults that nobody's command has met yet, are looked for, in seconds.
+OBEY_EVERY, LOOK_EVERY = 0.1, 1.0
 
 
 class Room:
@@ -29,6 +30,7 @@ class Room:
         self._api, self._nodes_root, self._processes = api, nodes_root, processes
         self._timing, self._port = timing, kubelet_port
         self._scheduler = GpuScheduler(api)
+        requests_folder(nodes_root).mkdir(parents=True, exist_ok=True)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._pods: dict[str, Object] = {}
         self.listed = asyncio.Event()
@@ -52,12 +54,21 @@ class Room:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch_nodes())
             group.create_task(self._watch_pods())
-            group.create_task(self._look())
+            group.create_task(self._obey())
+            group.create_task(self._look_at_faults())
 
-    async def _look(self) -> None:
+    async def _obey(self) -> None:
+        """Take the requests that come by file. (A folder's time of change is too coarse to tell that one came.)"""
+        while True:
+            for request in take_requests(self._nodes_root):
+                if host := self.host(request.node):
+                    host.restart(request.source, force=request.force)
+            await asyncio.sleep(OBEY_EVERY)
+
+    async def _look_at_faults(self) -> None:
         while True:
             for kubelet in self.kubelets.values():
-                kubelet.host.obey()
+                kubelet.host.look_at_faults()
             await asyncio.sleep(LOOK_EVERY)
 
     # -- nodes
