@@ -270,6 +270,8 @@ class Kubelet:
         trouble = {}
         for index, spec in enumerate(pod["spec"]["containers"]):
             before = runtime.newest(uid, spec["name"])
+            if before is not None and before.image != spec["image"]:
+                runtime.stop(before)
             if before is not None and (before.running or self._stays_ended(pod, before)):
                 continue
             need = self._need(pod, index, before)

@@ -84,6 +84,14 @@ def _ready(pod: dict[str, Any]) -> str:
     return next(each["status"] for each in pod["status"]["conditions"] if each["type"] == "Ready")
 
 
+def test_a_container_runs_the_image_that_its_pod_object_has(lab: Lab) -> None:
+    node = lab.node()
+    pod = node.pod("app")
+    lab.kubectl("set", "image", "pod/app", "main=registry.example.test/app:2")
+    until(lambda: restarts(lab.pod("app")) == restarts(pod) + 1, "the container started again")
+    assert lab.pod("app")["status"]["containerStatuses"][0]["image"] == "registry.example.test/app:2"
+
+
 def test_a_restart_from_outside_works_like_one_from_inside(lab: Lab) -> None:
     node = lab.node()
     before = node.boot_id

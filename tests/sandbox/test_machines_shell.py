@@ -14,6 +14,7 @@ import pytest
 
 from sandbox.machines import shell
 from tests.sandbox.machines_rig import OLD, Lab, Node, until
+from tests.support import fresh_sandbox
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +144,20 @@ def test_a_command_that_takes_too_long_is_killed_with_its_children(node: Node) -
 def test_an_unknown_machine_is_an_error(lab: Lab) -> None:
     with pytest.raises(shell.MachineError, match="there is no machine"):
         shell.run(lab.nodes_root, "cn-hangzhou.10.0.0.0", ["true"], timeout=5)
+
+
+def test_nothing_on_a_node_outlives_the_sandbox_even_when_that_is_killed() -> None:
+    with fresh_sandbox("machines-killed") as own:
+        nodes_root = Path(own.nodes_root)
+        node = next(path.name for path in sorted(nodes_root.iterdir()))
+        script = "nohup setsid sleep 613 >/dev/null 2>&1 & sleep 613"
+        assert (
+            shell.run(nodes_root, node, ["systemd-run", "--unit=stays", "sh", "-c", script], timeout=10).returncode == 0
+        )
+        until(lambda: len(_processes(b"sleep\x00613\x00")) == 2, "two processes on the node")
+        os.kill(own.pid, signal.SIGKILL)
+        until(lambda: not _processes(b"sleep\x00613\x00"), "none")
+        assert str(nodes_root) not in Path("/proc/self/mounts").read_text()
 
 
 def test_logs_of_a_pod_are_what_its_annotation_says(lab: Lab, node: Node) -> None:
