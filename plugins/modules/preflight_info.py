@@ -87,7 +87,9 @@ options:
     type: path
 attributes:
   check_mode:
-    description: Reads as without it, and does not write O(report).
+    description:
+      - Reads as without it, and does not write O(report). What only an installer pod could tell is a warning, since the
+        step that would have installed it changed nothing.
     support: full
   diff_mode:
     description: Nothing is changed.
@@ -247,7 +249,8 @@ def run(params: Mapping[str, Any], *, check_mode: bool) -> dict[str, Any]:
     for told in wanted:
         pool = preflight_facts.specified(told, cluster.pools or ())
         machines.append(preflight_facts.planned(pool, cluster.region_id))
-    settled = params["scope"] != "cluster"
+    # In check mode the step before this one installed nothing: what only an installer pod can tell is not known yet.
+    settled = params["scope"] != "cluster" and not check_mode
     context = Context(cluster=cluster, tables=known, installer=installer, settled=settled)
     report = preflight.judge(params["scope"], machines, context, silences)
     data = preflight_report.data(report)
