@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sandbox import golang, toolchain
-from sandbox.build import WHOLE_BUILD_SECONDS, Build, Workload
+from sandbox.build import SECONDS_PER_MEGABYTE, Build, Workload
 from sandbox.errors import SandboxError
 from sandbox.layout import REPOSITORY
 from sandbox.progress import Progress, about, clock
@@ -271,15 +271,16 @@ def test_on_a_terminal_progress_is_written_in_place() -> None:
 
 
 def test_the_estimate_begins_with_what_was_measured_and_then_follows_the_own_speed() -> None:
-    work = Workload({"a": (500, True), "b": (500, True), "cached": (1000, False)}, programs=0)
+    half = 5_000_000
+    work = Workload({"a": (half, True), "b": (half, True), "cached": (9 * half, False)}, programs=0)
     assert work.total_packages == 2
-    assert work.seconds_left(0, cores=2) == pytest.approx(WHOLE_BUILD_SECONDS / 2 / 2)
+    assert work.seconds_left(0, cores=2) == pytest.approx(10 * SECONDS_PER_MEGABYTE / 2)
     work.compiled("a")
     assert work.share == 0.5
     assert work.seconds_left(100, cores=2) == pytest.approx(100)
     work.compiled("not one of ours")
     work.compiled("b")
-    assert (work.share, work.packages_done) == (1.0, 2)
+    assert (work.share, work.packages) == (1.0, "linking")
 
 
 def test_nothing_to_compile_is_all_done() -> None:
