@@ -136,7 +136,7 @@ plan:
   elements: str
   sample: ["upgrade component ack-ai-installer to 1.12.6 (from 1.12.5, objects)"]
 findings:
-  description: Warnings; what is wrong enough to stop is a failure instead.
+  description: Warnings and notes; what is wrong enough to stop is a failure instead.
   returned: success
   type: list
   elements: dict
@@ -262,7 +262,8 @@ def _one(installation: Installation, *, check_mode: bool, diff: bool) -> dict[st
         daemonsets, pods = installation.installers()
     policy.check(component, seen.policy, policy.running(daemonsets), "afterwards")
     behind = rules.behind(daemonsets, pods)
-    return {**result, "policy": seen.policy, "nodes_behind": msgspec.to_builtins(behind)}
+    findings = [*result["findings"], *msgspec.to_builtins(rules.told_of(component, behind))]
+    return {**result, "findings": findings, "policy": seen.policy, "nodes_behind": msgspec.to_builtins(behind)}
 
 
 if __name__ == "__main__":

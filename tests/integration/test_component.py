@@ -337,6 +337,14 @@ def test_a_chart_that_is_not_there_is_one_clear_error(rig: Rig) -> None:
     assert refusal(rig, version="9.9.9").code == "CMP-VERSION"
 
 
+def test_all_components_are_checked_before_the_first_is_touched(rig: Rig) -> None:
+    params = rig.params()
+    params["components"].append({"name": NAME, "chart": str(CHART), "policy": 9})
+    with pytest.raises(AckError, match="CMP-POLICY"):
+        component_rig.module.run(params, check_mode=False, diff=False)
+    assert rig.writes() == []
+
+
 def test_a_missing_kubeconfig_is_one_clear_error(rig: Rig) -> None:
     params = {**rig.params(), "kubeconfig": "/nowhere/kubeconfig"}
     with pytest.raises(AckError, match=r"/nowhere/kubeconfig.*KUB-CONFIG"):

@@ -300,7 +300,7 @@ def _patches(component: Component, seen: Observed) -> list[Action]:
     """The priority of the sharing plug-ins, where the chart does not set it: other pods could preempt them."""
     live = {change.key[3]: change.live or {} for change in seen.changes if change.key[1] == "DaemonSet"}
     return [
-        Action("set priority of", f"DaemonSet {component.namespace}/{ds.name} to {CRITICAL}",
+        Action("set priority of", f"DaemonSet {component.namespace}/{ds.name} to {CRITICAL} (its pods restart)",
                {"step": "priority", "daemonset": ds.name})
         for ds in seen.undefaulted
         if ds.name in component.entry.critical
@@ -340,6 +340,17 @@ def behind(daemonsets: Iterable[DaemonSet], pods: Iterable[Pod]) -> list[Behind]
         if have != want:
             found.append(Behind(pod.spec.node_name, pod.name, have[0], want[0], have[1], want[1]))
     return sorted(found, key=lambda each: each.node)
+
+
+def told_of(component: Component, nodes: Sequence[Behind]) -> tuple[Finding, ...]:
+    """The nodes that are for node_upgrade, in one line."""
+    if not nodes:
+        return ()
+    first = nodes[0]
+    has = f"{len(nodes)} node(s) keep the cGPU that they have, such as {first.image} with policy {first.policy}"
+    required = f"{first.wanted_image} with policy {first.wanted_policy}"
+    cure = f"node_upgrade brings them up to date: {joined([node.node for node in nodes])}."
+    return (Finding("CMP-BEHIND", component.subject, has, required, cure, "info"),)
 
 
 def not_up(component: Component, reasons: Sequence[str]) -> AckError:

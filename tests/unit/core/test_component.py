@@ -329,3 +329,7 @@ def test_nodes_with_the_old_installer_or_the_old_policy_are_named() -> None:
     found = rules.behind([wanted_set], pods)
     assert [(each.node, each.image, each.policy) for each in found] == [("a", "r/cgpu:1", "5"), ("c", "r/cgpu:2", "3")]
     assert {each.wanted_image for each in found} == {"r/cgpu:2"}
+    (note,) = rules.told_of(wanted(), found)
+    assert (note.code, note.severity) == ("CMP-BEHIND", "info")
+    assert note.cure.endswith("a, c.")
+    assert rules.told_of(wanted(), []) == ()
