@@ -237,11 +237,11 @@ def test_a_node_that_is_down_is_not_waited_for(rig: Rig, silent: str) -> None:
 
 
 def test_our_chart_never_replaces_a_release_that_came_from_another(rig: Rig, tmp_path: Path) -> None:
-    theirs = chart(tmp_path, "1.12.6", vendor=True)
-    rig.helm("install", NAME, str(theirs), "--values=-", stdin=json.dumps(VALUES))
-    error = refusal(rig)
-    assert error.code == "CMP-FOREIGN"
-    assert rig.run(chart=theirs)["changed"] is False
+    theirs = vendors(tmp_path)
+    values = merged(VALUES, {"cgpu": {"policy": 5}})
+    rig.helm("install", NAME, str(theirs), "--values=-", stdin=json.dumps(values))
+    assert refusal(rig).code == "CMP-FOREIGN"  # and not that our schema refuses their values
+    assert "upgrade" not in "".join(rig.run(chart=theirs, policy_path="cgpu.policy", values=values)["plan"])
     assert refusal(rig, state="absent").code == "CMP-REMOVAL"
     assert rig.run(state="absent", accept=["removal"])["changed"]
     assert rig.status() == ""

@@ -18,7 +18,13 @@ from ansible_collections.ack.ai_suite.plugins.module_utils.clients.kube import K
 from ansible_collections.ack.ai_suite.plugins.module_utils.clients.lease import Lease
 from ansible_collections.ack.ai_suite.plugins.module_utils.clients.manifests import Objects
 from ansible_collections.ack.ai_suite.plugins.module_utils.core import helm_release, installer, policy, workloads
-from ansible_collections.ack.ai_suite.plugins.module_utils.core.component import CRITICAL, Component, Observed, not_up
+from ansible_collections.ack.ai_suite.plugins.module_utils.core.component import (
+    CRITICAL,
+    Component,
+    Observed,
+    check_chart,
+    not_up,
+)
 from ansible_collections.ack.ai_suite.plugins.module_utils.core.errors import AckError
 from ansible_collections.ack.ai_suite.plugins.module_utils.core.helm_release import Change, Object, Release
 from ansible_collections.ack.ai_suite.plugins.module_utils.core.plan import Plan
@@ -55,6 +61,7 @@ class Installation:
             self._chart = self._chart or self._helm.fetch(component.chart, component.repository, component.version)
             chart = self._helm.chart(self._chart)
             release = found.result()
+        check_chart(component, chart, release)  # before the values of the one meet the schema of the other
         seen = self._rendered(release, installers)
         changes, refused = self._changes(seen.objects, release)
         return msgspec.structs.replace(

@@ -173,7 +173,7 @@ def _decide_present(component: Component, seen: Observed, now: datetime) -> Plan
     chart = seen.chart
     if chart is None:
         raise ValueError("a component that is to be present is observed with its chart")
-    _check_chart(component, chart, release)
+    check_chart(component, chart, release)
     cure = None
     if release is not None:
         after = component.repair_after
@@ -198,7 +198,8 @@ def _decide_present(component: Component, seen: Observed, now: datetime) -> Plan
     return Plan(tuple(actions), findings, before, shown, facts)
 
 
-def _check_chart(component: Component, chart: Chart, release: Release | None) -> None:
+def check_chart(component: Component, chart: Chart, release: Release | None) -> None:
+    """Raise AckError unless the chart is the one that is asked for, and may be laid over the release."""
     if component.version and versions.parse(component.version) != versions.parse(chart.version):
         raise AckError(
             component.subject,
