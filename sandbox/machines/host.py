@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import uuid
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,8 @@ log = logging.getLogger("host")
 DEFAULT_POLICY = "5"
 # A guest's shutdown begins a moment after the command returned.
 _SHUTDOWN_MOMENT = 0.05
+# What a process that is asked to end gets, in seconds (systemd: 90).
+STOP_PATIENCE = 1.0
 
 
 class Host:
@@ -33,7 +37,8 @@ class Host:
         self.folder = nodes_root / machine.name
         self.root, self.run_folder = self.folder / "root", self.folder / "run"
         self.boot_id = first_boot_id(machine)
-        self.on = False
+        self.on = self.shuts_down = False
+        self._stopping: list[asyncio.Task[None]] = []
         # Seconds of the event loop's clock: since when the kubelet, or the runtime below it, has been silent.
         self.kubelet_gone: float | None = 0.0
         self.runtime_gone: float | None = 0.0
@@ -95,7 +100,7 @@ class Host:
         """A restart from outside. A machine that is on its way down or up is left to it, unless by force."""
         busy = self._power is not None and not self._power.done()
         if force or not busy:
-            self._begin(self._restart(source))
+            self._begin(self._restart(source, force=force))
 
     def look_at_faults(self) -> None:
         """Make the file tree what the faults that were asked for say."""
@@ -111,10 +116,13 @@ class Host:
             self._power.cancel()
         self._power = asyncio.get_running_loop().create_task(change)
 
-    async def _restart(self, source: str, after: float = 0.0) -> None:
+    async def _restart(self, source: str, *, after: float = 0.0, force: bool = False) -> None:
         await asyncio.sleep(after)
         log.info("%s restarts, asked by %s", self.machine.name, source)
-        self._go_down(lag=self.timing.lag)
+        lag_until = asyncio.get_running_loop().time() + self.timing.lag
+        if not force:
+            await self._shut_units_down()
+        self._go_down(lag_until)
         await asyncio.sleep(self.timing.boot + self.slowness)
         while self.fault("reboot-never-returns") is not None:
             await asyncio.sleep(0.1)
@@ -126,13 +134,25 @@ class Host:
 
     async def _stop(self) -> None:
         await asyncio.sleep(_SHUTDOWN_MOMENT)
-        self._go_down(lag=0.0)
+        await self._shut_units_down()
+        self._go_down(lag_until=0.0)
 
-    def _go_down(self, lag: float) -> None:
-        """Everything that runs ends at once. The API goes on showing what it last heard, for `lag` seconds at least."""
+    async def _shut_units_down(self) -> None:
+        """Transient units are asked to end, and nothing can be started any more."""
+        self.shuts_down = True
+        for unit in list(self.systemd.units.values()):
+            if unit.transient and unit.pid:
+                self.stop_unit(unit)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STOP_PATIENCE):
+                await self.settle()
+
+    def _go_down(self, lag_until: float) -> None:
+        """Everything that runs ends at once. The API goes on showing what it last heard, until a time of the loop's."""
         now = asyncio.get_running_loop().time()
-        self.on = False
-        self.lag_until = now + lag
+        self.on = self.shuts_down = False
+        self.lag_until = lag_until
+        self._stopping.clear()
         self.kubelet_gone = self.kubelet_gone or now
         self.kubelet_stops.set()
         self.systemd.power_off()
@@ -173,14 +193,29 @@ class Host:
         self._changed()
 
     def stop_unit(self, unit: Unit) -> None:
-        """Stop a unit; of a transient one the processes end too."""
-        if unit.transient and unit.active == "active":
-            unit.stopping = True
-            self._processes.kill(self.machine.name, unit.name)
-            if not unit.pid:
-                self.systemd.finish(unit, 0)
-        else:
+        """Stop a unit. A transient one's processes are asked to end first; `settle` waits for that."""
+        if not unit.transient or unit.active != "active":
             self.systemd.stop(unit)
+        elif unit.pid:
+            self._stopping.append(asyncio.get_running_loop().create_task(self._end_unit(unit)))
+        else:
+            unit.stopping = True
+            self.systemd.finish(unit, 0)
+
+    async def _end_unit(self, unit: Unit) -> None:
+        unit.stopping = True
+        self._processes.kill(self.machine.name, unit.name, signal.SIGTERM)
+        try:
+            async with asyncio.timeout(STOP_PATIENCE):
+                await unit.done.wait()
+        except TimeoutError:
+            self._processes.kill(self.machine.name, unit.name)
+            await unit.done.wait()
+
+    async def settle(self) -> None:
+        """Wait until the units that are being stopped have ended."""
+        while self._stopping:
+            await self._stopping.pop()
 
     def revive_docker(self) -> bool:
         """Connecting to docker's socket starts docker again where the socket unit listens. True when it runs then."""

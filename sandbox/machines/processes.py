@@ -77,11 +77,11 @@ class Processes:
                 self._built.discard(folder)
                 jail.remove(folder)
 
-    def kill(self, node: str, group: str = "") -> None:
-        """Kill what runs on a machine: all of it, or a group and the groups below it."""
+    def kill(self, node: str, group: str = "", number: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal to what runs on a machine: all of it, or a group and the groups below it."""
         for pid in self._marked(node, group):
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, number)
 
     def _marked(self, node: str, group: str) -> list[int]:
         wanted, found = f"{NODE_MARK}={node}".encode(), []

@@ -15,7 +15,7 @@ _WITH_VALUE = ("-p", "--property", "-t", "--type", "--state", "-n", "--lines", "
 Verb = Callable[["Host", list[str], dict[str, str]], Result]
 
 
-def systemctl(host: Host, arguments: list[str]) -> Result:
+async def systemctl(host: Host, arguments: list[str]) -> Result:
     """Run a command line of systemctl."""
     words, options = parse(arguments)
     verb, names = (words[0], words[1:]) if words else ("list-units", [])
@@ -24,7 +24,9 @@ def systemctl(host: Host, arguments: list[str]) -> Result:
         return fail(f"Unknown command verb '{verb}'.")
     if verb in _NEEDS_UNIT and not names:
         return fail("Too few arguments.")
-    return known(host, [full_name(name) for name in names], options)
+    done = known(host, [full_name(name) for name in names], options)
+    await host.settle()
+    return done
 
 
 def parse(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
@@ -73,6 +75,10 @@ def _start(host: Host, names: list[str], _: dict[str, str]) -> Result:
     def act(unit: Unit) -> Result | None:
         if unit.enabled == "masked":
             return fail(f"Failed to start {unit.name}: Unit {unit.name} is masked.")
+        if host.shuts_down:
+            return fail(
+                f"Failed to start {unit.name}: Transaction is destructive (reboot.target has 'start' job queued)."
+            )
         host.systemd.start(unit)
         return None
 

@@ -115,7 +115,8 @@ class Systemd:
 
     def finish(self, unit: Unit, status: int) -> None:
         """The main process ended. A failed unit stays known until it is reset; others vanish, as systemd has it."""
-        status = 0 if unit.stopping else status
+        # Death by the signal of a stop is a clean end.
+        status = 0 if unit.stopping and status < 0 else status
         unit.exit_code = abs(status)
         unit.pid = 0
         if status == 0:

@@ -143,6 +143,50 @@ def test_environment_working_directory_and_output_are_the_units(machine: Bench) 
     assert written[1].endswith("/var/lib")
 
 
+_ON_TERM = """
+trap 'systemctl start kubelet; echo stopped > /var/lib/said; exit 6' TERM
+touch /var/lib/armed
+while true; do sleep 0.05; done
+"""
+
+
+def start_armed(machine: Bench) -> None:
+    """A unit that has something to say when it is asked to end."""
+    machine.tool("systemd-run", "--unit=x", "sh", "-c", _ON_TERM)
+    until((machine.host.root / "var/lib/armed").exists, "its trap is set")
+
+
+def test_a_stopped_unit_is_asked_to_end_and_may_say_how(machine: Bench) -> None:
+    start_armed(machine)
+    machine.tool("systemctl", "stop", "x")
+    assert (machine.host.root / "var/lib/said").read_text() == "stopped\n"
+    assert machine.tool("systemctl", "show", "x", "-p", "ExecMainStatus", "--value").out == "6\n"
+
+
+def test_a_unit_that_does_not_end_is_killed(machine: Bench) -> None:
+    machine.tool("systemd-run", "--unit=x", "sh", "-c", "trap '' TERM; while true; do sleep 0.05; done")
+    machine.tool("systemctl", "stop", "x")
+    assert machine.tool("systemctl", "show", "x", "-p", "LoadState", "--value").out == "not-found\n"
+
+
+def test_a_unit_hears_of_the_restart_and_can_start_nothing_any_more(machine: Bench) -> None:
+    machine.tool("systemctl", "stop", "kubelet")
+    start_armed(machine)
+    before = machine.host.boot_id
+    machine.tool("reboot")
+    until(lambda: machine.host.on and machine.host.boot_id != before, "a new boot")
+    assert (machine.host.root / "var/lib/said").read_text() == "stopped\n"
+    assert "destructive" in machine.tool("journalctl", "-u", "x", "-o", "cat").out
+
+
+def test_a_forced_restart_asks_nobody(machine: Bench) -> None:
+    start_armed(machine)
+    before = machine.host.boot_id
+    machine.do(lambda: machine.host.restart("RebootInstance", force=True))
+    until(lambda: machine.host.on and machine.host.boot_id != before, "a new boot")
+    assert not (machine.host.root / "var/lib/said").exists()
+
+
 def test_a_program_that_is_not_there_starts_no_unit(machine: Bench) -> None:
     assert "Failed to find executable" in machine.tool("systemd-run", "--unit=x", "no-such-program").err
 
