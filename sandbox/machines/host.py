@@ -260,7 +260,10 @@ class Host:
         status = await process.wait()
         # systemd ends a unit's other processes with its main one.
         self._processes.kill(self.machine.name, unit.name)
-        await reading
+        # What still holds the output open shed the mark, and doesn't keep the unit alive.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STOP_PATIENCE):
+                await reading
         return status
 
     async def _to_journal(self, unit: Unit, process: asyncio.subprocess.Process) -> None:

@@ -59,8 +59,13 @@ def build(jail: Path, tree: Path, socket_folder: Path, proc: Path, *, host: bool
 
 
 def remove(jail: Path) -> None:
-    """Take a jail apart; one that was never built is fine."""
+    """Take a jail apart; one that was never built is fine.
+
+    Raises RuntimeError when it is still there: whoever deletes the folder then would delete what is shown in it.
+    """
     unmount(os.fspath(jail))
+    if jail.is_mount():
+        raise RuntimeError(f"{jail} can't be unmounted")
 
 
 def _share(source: Path, target: Path) -> None:

@@ -77,20 +77,23 @@ class Room:
         async for kind, found in self._api.watch("/api/v1/nodes"):
             if kind == "ALL":
                 for node in found:
-                    self._see_node(node)
+                    await self._see_node(node)
                 for name in set(self.kubelets) - {node["metadata"]["name"] for node in found}:
                     await self._remove(name)
                 self.listed.set()
             elif kind == "DELETED":
                 await self._remove(found["metadata"]["name"])
             else:
-                self._see_node(found)
+                await self._see_node(found)
 
-    def _see_node(self, node: Object) -> None:
+    async def _see_node(self, node: Object) -> None:
         name = node["metadata"]["name"]
         if name in self.kubelets:
-            self.kubelets[name].see_node(node)
-            return
+            if self.kubelets[name].node["metadata"]["uid"] == node["metadata"]["uid"]:
+                self.kubelets[name].see_node(node)
+                return
+            # Deleted and made anew while the watch was interrupted.
+            await self._remove(name)
         machine = machine_of(node)
         if machine is None:
             return

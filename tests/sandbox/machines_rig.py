@@ -112,16 +112,15 @@ class Node:
         where = ["-n", meta["namespace"], "exec", meta["name"], "--"]
         return self.lab.try_kubectl(*where, *(HOST if host else ()), *argv)
 
-    def install(self, version: str, *, strategy: str = "OnDelete", **pod_spec: Any) -> None:
-        """A cgpu-installer DaemonSet for this node alone, or a new image for it."""
+    def install(self, version: str, *, name: str = "cgpu-installer", policy: str = "5") -> None:
+        """An installer's DaemonSet for this node alone, or a new image for it."""
         container = {
-            "name": "cgpu-installer",
-            "image": f"registry.example.test/acs/cgpu-installer:{version}",
-            "env": [{"name": "POLICY", "value": "5"}],
+            "name": name,
+            "image": f"registry.example.test/acs/{name}:{version}",
+            "env": [{"name": "POLICY", "value": policy}],
             "securityContext": {"privileged": True},
         }
-        spec = {"hostPID": True, **pod_spec, "containers": [container]}
-        self.lab.daemon_set(self, "cgpu-installer", spec, strategy)
+        self.lab.daemon_set(self, name, {"hostPID": True, "containers": [container]}, "OnDelete")
 
     def plug_in(self, name: str = "gpushare-device-plugin-ds") -> None:
         """A device plug-in's DaemonSet for this node alone."""

@@ -206,6 +206,23 @@ def _waiting_reason(node: Node) -> str:
     return ""
 
 
+@pytest.mark.parametrize(
+    ("mode", "name"), [("cgpu", "cgpu-installer"), ("core_mem", "cgpu-core-installer"), ("core_mem", "other-installer")]
+)
+def test_the_two_installers_load_the_version_of_their_image_and_nobody_else_does(
+    lab: Lab, mode: str, name: str
+) -> None:
+    node = lab.node(mode=mode, cgpu="")
+    node.install("1.5.9", name=name, policy="3")
+    until(lambda: any(pod["status"]["phase"] == "Running" for pod in node.pods(f"name={name}")), "the pod")
+    if name == "other-installer":
+        with pytest.raises(AssertionError, match="not within"):
+            until(lambda: node.version, "a module", seconds=1)
+    else:
+        assert until(lambda: node.version, "the module") == "1.5.9"
+        assert node.says("cat", "/proc/cgpu_km/0/policy") == "3\n"
+
+
 def test_the_uninstall_script_can_be_missing(lab: Lab) -> None:
     node = lab.node()
     script = node.root / "usr/local/cgpu-installer/uninstall.sh"

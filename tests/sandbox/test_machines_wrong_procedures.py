@@ -82,7 +82,7 @@ def test_right_a_replaced_installer_pod_loads_the_new_module_after_the_restart(l
 
 
 def test_wrong_an_installer_pod_that_was_kept_brings_the_old_module_back(lab: Lab, node: Node) -> None:
-    node.install(NEW, strategy="OnDelete")
+    node.install(NEW)
     before = node.boot_id
     assert start_unit(node, "upgrade", "bash", node.write("/var/lib/upgrade.sh", PROCEDURE)) == 0
     node.reboots(before)
