@@ -7,9 +7,12 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from tests.support import ROOT, await_true
+
+SLICE = 0.03  # seconds
 
 
 def descendants(root: int) -> list[int]:
@@ -43,14 +46,41 @@ def release_state(info: dict[str, str]) -> str:
     return next((each["status"] for each in json.loads(found) if each["name"] == "ack-ai-installer"), "")
 
 
+def helm_at_work(root: int) -> int | None:
+    """The helm below a run that installs or upgrades, if there is one now."""
+    for process in descendants(root):
+        try:
+            words = (Path("/proc") / str(process) / "cmdline").read_text().split("\0")
+        except OSError:
+            continue  # it ended meanwhile
+        if Path(words[0]).name == "helm" and {"install", "upgrade"} & set(words):
+            return process
+    return None
+
+
 def kill_while_helm_works(command: list[str], environment: dict[str, str], info: dict[str, str]) -> None:
-    """Raises AssertionError when the run ended before it could be killed."""
+    """Raises AssertionError when the run ended before it could be killed.
+
+    Helm is let run in slices that are shorter than its pending state lasts, so that the moment cannot be missed.
+    """
     victim = subprocess.Popen(
         command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
-    await_true(lambda: release_state(info).startswith("pending") or victim.poll() is not None, "helm is at work")
-    if victim.poll() is not None:
-        raise AssertionError("the run ended before it could be killed")
+
+    def pending() -> bool:
+        if victim.poll() is not None:
+            raise AssertionError("the run ended before it could be killed")
+        helm = helm_at_work(victim.pid)
+        if helm is None:
+            return False
+        with suppress(ProcessLookupError):
+            os.kill(helm, signal.SIGSTOP)
+            if release_state(info).startswith("pending"):
+                return True
+            os.kill(helm, signal.SIGCONT)
+        return False
+
+    await_true(pending, "helm is at work", pause=SLICE)
     kill_all(victim.pid)
     victim.wait(timeout=30)
 

@@ -62,13 +62,13 @@ def fresh_sandbox(name: str, *, workload: bool = False) -> Iterator[Sandbox]:
         _run([sys.executable, "-m", "sandbox", "down", f"--name={own}"])
 
 
-def await_true(holds: Callable[[], Any], what: str, seconds: float = 60) -> None:
+def await_true(holds: Callable[[], Any], what: str, seconds: float = 60, pause: float = 0.1) -> None:
     """Wait until a condition holds; the failure says what was waited for."""
     end = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > end:
             raise AssertionError(f"not within {seconds:.0f} s: {what}")
-        time.sleep(0.1)
+        time.sleep(pause)
 
 
 def _run(command: list[str], stdin: str | None = None) -> str:

@@ -1,16 +1,13 @@
-"""Write the table of values into each chart's README; ``--check`` says which is not current."""
+"""The table of values of a chart, from its schema and its defaults."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
-
-from tools.docs import ROOT, renewed
 
 
 def table(chart: Path) -> str:
@@ -55,22 +52,3 @@ def _default(parent: Mapping[str, Any], name: str, part: Mapping[str, Any], give
     if given is None:
         return "required" if name in parent.get("required", ()) or name == "image" else ""
     return "" if part.get("type") == "object" else f"`{json.dumps(given)}`"
-
-
-def main(check: bool) -> int:
-    stale = 0
-    for chart in sorted((ROOT / "charts").iterdir()):
-        readme = chart / "README.md"
-        text = renewed(readme, "values", lambda chart=chart: table(chart))
-        if text != readme.read_text():
-            stale += 1
-            print(
-                f"{readme.relative_to(ROOT)}: {'is not current; run: python -m tools.charts' if check else 'written'}"
-            )
-            if not check:
-                readme.write_text(text)
-    return stale if check else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main("--check" in sys.argv[1:]))

@@ -91,9 +91,12 @@ def engine() -> str:
 
 def parts() -> Iterator[tuple[Path, str, Callable[[], str]]]:
     """Each generated part: the file, the name of the part, and what makes it."""
+    charts = importlib.import_module("tools.charts")
     yield ROOT / "README.md", "nouns", noun_table
     for role in sorted((ROOT / "roles").iterdir()):
         yield role / "README.md", "options", lambda role=role: option_table(role)
+    for chart in sorted((ROOT / "charts").iterdir()):
+        yield chart / "README.md", "values", lambda chart=chart: charts.table(chart)
     yield ROOT / "docs" / "engine.md", "states", engine
     cloud = importlib.import_module("sandbox.cloud.documentation")
     for name in ("faults", "calls", "codes"):
