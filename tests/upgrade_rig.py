@@ -16,10 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sandbox.machines import shell
 from tests import books
+from tests.kill_once import kill_all
 from tests.support import ROOT, Sandbox, await_true, fresh_sandbox
 
-OLD, NEW = "1.5.13", "1.5.20"
+VERSIONS = ("1.5.20", "1.5.13", "1.5.18")
 PREFIX = "ai-suite.ack/"
 STATE, RUN, RECORD = f"{PREFIX}upgrade-state", f"{PREFIX}run", f"{PREFIX}upgrade"
 IMAGE = "registry.example.test/acs/cgpu-installer"
@@ -28,6 +30,7 @@ FAST = {
     "poll": "0.2s", "lease": "2s", "settle": "2s", "node": "1m", "installer": "20s", "host": "30s", "command": "20s",
     "boot": "30s", "verify": "20s",
 }  # fmt: skip
+_SETTINGS = {"windows": ALL_DAY, "drain": {"timeout": "60s"}}
 # What the machines take, in seconds: as little as leaves every state to be seen.
 _TIMES = {"ACK_SANDBOX_LAG": "0.2", "ACK_SANDBOX_BOOT": "0.4", "ACK_SANDBOX_UNINSTALL": "0.1"}
 
@@ -49,8 +52,12 @@ class Run:
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         return next((int(child) for child in children if os.getsid(int(child)) == int(child)), 0)
 
-    def wait(self, seconds: float = 120) -> int:
-        return self.process.wait(seconds)
+    def wait(self, seconds: float = 180) -> int:
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            kill_all(self.process.pid)
+            raise AssertionError(f"{self.user} did not end within {seconds:.0f} s: {self.output}") from None
 
     def wait_for_worker(self, worker: int, seconds: float = 30) -> None:
         await_true(lambda: not alive(worker), f"worker {worker} of {self.user} ended", seconds)
@@ -96,11 +103,28 @@ class Rig:
     def fault(self, name: str, *fault: str) -> None:
         self.sandbox.command("fault", name, *(fault or ("--clear",)))
 
-    def target(self, name: str) -> str:
-        """The version that a node does not have: what the installers bring from now on."""
-        wanted = NEW if self.version(name) == OLD else OLD
+    def target(self, *names: str) -> str:
+        """A version that none of these nodes has: what the installers bring from now on."""
+        have = {self.version(name) for name in names}
+        wanted = next(version for version in VERSIONS if version not in have)
         self.kubectl("--namespace=kube-system", "set", "image", "daemonset/cgpu-installer", f"*={IMAGE}:{wanted}")
         return wanted
+
+    def host(self, name: str, *command: str) -> None:
+        """A command of root on a node, whatever runs there."""
+        shell.run(Path(self.sandbox.nodes_root), name, list(command), timeout=30)
+
+    def recover(self) -> None:
+        """What a failed test left: faults, quarantine, cordons."""
+        for name in self.nodes:
+            self.fault(name)
+            if self.state(name):
+                self.kubectl("label", "node", name, f"{STATE}-")
+                self.kubectl("annotate", "node", name, f"{RECORD}-", f"{RUN}-")
+                self.kubectl("taint", "node", name, f"{PREFIX}quarantined:NoSchedule-")
+            self.kubectl("uncordon", name)
+        for name in self.nodes:
+            self.kubectl("wait", "--for=condition=Ready", "node", name, "--timeout=60s")
 
     # --- runs ---
 
@@ -117,7 +141,7 @@ class Rig:
         }
 
     def start(self, user: str, *arguments: str, timing: dict[str, str] | None = None, **variables: Any) -> Run:
-        given = {f"node_upgrade_{name}": value for name, value in {"windows": ALL_DAY, **variables}.items()}
+        given = {f"node_upgrade_{name}": value for name, value in {**_SETTINGS, **variables}.items()}
         given |= {"ack_connection": self.user(user), "node_upgrade_timing": {**FAST, **(timing or {})}}
         command = [
             str(Path(sys.executable).parent / "ansible-playbook"), "--inventory=inventories/sandbox",
@@ -272,7 +296,7 @@ def _image(name: str, tag: str) -> dict[str, Any]:
 
 _VALUES = {
     "registry": "registry.example.test",
-    "cgpu": _image("cgpu-installer", OLD),
+    "cgpu": _image("cgpu-installer", "1.5.13"),
     "gpushare": _image("gpushare-device-plugin", "2.0.0"),
     "gputopo": _image("gputopo-device-plugin", "1.0.0"),
     "migparted": _image("migparted-device-plugin", "1.0.0"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
@@ -32,7 +33,8 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(MISSING)
         if self._task.async_val:
             raise AnsibleActionFail("node_upgrade cannot run with async: it prints progress and watches its parent.")
-        _, arguments = self.validate_argument_spec(ARGUMENT_SPEC)
+        _, validated = self.validate_argument_spec(ARGUMENT_SPEC)
+        arguments = json.loads(json.dumps(validated, default=str))  # without Ansible's tags, which only it understands
         host = (task_vars or {}).get("inventory_hostname", "cluster")
         try:
             done = task.run(

@@ -74,7 +74,7 @@ class Lease:
 
     @staticmethod
     def _dead(hold: Hold, unchanged: float) -> bool:
-        return unchanged > hold.seconds or (clock.now() - hold.renewed).total_seconds() > _LONG_DEAD
+        return unchanged > hold.seconds or (clock.now() - hold.renewed).total_seconds() > hold.seconds + _LONG_DEAD
 
     def renew(self) -> None:
         """Say that we live, when a third of the length has passed.

@@ -45,6 +45,7 @@ class Host:
         self._shell = shell
         self._ecs = ecs
         self._questions: dict[str, _Question] = {}
+        self._told: dict[str, Status | None] = {}  # the last answer counts while the next is on its way
 
     def probes(self, nodes: Iterable[Node], pods: Iterable[Pod]) -> dict[str, Probe | str]:
         """What the hosts of many nodes say, side by side; a text for one that could not be asked."""
@@ -85,7 +86,8 @@ class Host:
         try:
             if node.ready:
                 answer = self._shell.run(node.name, ["sh", "-c", command], TIMEOUT)
-                return None if answer.rc else host_script.read_status(answer.stdout)
+                self._told[node.name] = None if answer.rc else host_script.read_status(answer.stdout)
+                return self._told[node.name]
         except AckError:
             pass  # its kubelet is stopped, and the API does not know it yet
         if self._ecs is None or not node.instance_id:
@@ -93,10 +95,10 @@ class Host:
         question = self._questions.get(node.name) or _Question(self._ecs, node.instance_id, command)
         self._questions[node.name] = question
         question.join(_PATIENCE)
-        if question.is_alive():
-            return None
-        del self._questions[node.name]
-        return question.answer
+        if not question.is_alive():
+            del self._questions[node.name]
+            self._told[node.name] = question.answer
+        return self._told.get(node.name)
 
     def version(self, pods: Iterable[Pod]) -> str | None:
         """The loaded cGPU version, "" when none is; None when the host cannot be asked now."""

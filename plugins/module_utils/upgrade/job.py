@@ -180,7 +180,7 @@ class Job:
         )
         problem = self._looks.host.start(self.node.name, procedure)
         self._starts += 1
-        if problem and self._starts >= _STARTS:
+        if problem and self._starts > _STARTS:
             self.give_up(f"the unit {procedure.unit} could not be started on its host: {problem}")
         elif self._starts == 1:
             self._progress.node(self.node.name, "its host stops kubelet and containers, and uninstalls the old module")

@@ -80,10 +80,12 @@ class Run:
         )  # fmt: skip
         hold = lease.hold()
         watched = hold is not None and hold.holder != heir_of
+        # A holder with a longer Lease than ours is another program: it cannot be outwaited.
+        patience = min(hold.seconds, self._lease_seconds) + 1 if hold is not None else 1
         if hold is not None and watched:
-            self._progress.say(f"Lease {name} is held by {hold.holder}: watching for {hold.seconds} s whether it lives")
+            self._progress.say(f"Lease {name} is held by {hold.holder}: watching for {patience} s whether it lives")
         self._guard.check()
-        lease.acquire(hold.seconds + 1 if hold else 1, self._guard.sleep, heir_of)
+        lease.acquire(patience, self._guard.sleep, heir_of)
         self._guard.leases.append(lease)
         return watched
 
