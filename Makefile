@@ -34,7 +34,7 @@ lint: setup ## ansible-lint (production), yamllint, ruff, mypy --strict on the c
 	@ruff check .
 	ruff format --check .
 	mypy
-	PYTHONPATH=.ansible/collections lint-imports --no-logo 2>/dev/null || PYTHONPATH=.ansible/collections lint-imports
+	PYTHONPATH=.ansible/collections lint-imports --no-logo
 	yamllint --strict .
 	ansible-lint --offline --profile production
 
