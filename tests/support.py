@@ -62,13 +62,14 @@ def fresh_sandbox(name: str, *, workload: bool = False) -> Iterator[Sandbox]:
         _run([sys.executable, "-m", "sandbox", "down", f"--name={own}"])
 
 
-def await_true(holds: Callable[[], Any], what: str, seconds: float = 60, pause: float = 0.1) -> None:
-    """Wait until a condition holds; the failure says what was waited for."""
+def await_true(holds: Callable[[], Any], what: str, seconds: float = 60, pause: float = 0.05) -> Any:
+    """Wait until a condition holds and return it; the failure says what was waited for."""
     end = time.monotonic() + seconds
-    while not holds():
+    while not (found := holds()):
         if time.monotonic() > end:
             raise AssertionError(f"not within {seconds:.0f} s: {what}")
         time.sleep(pause)
+    return found
 
 
 def _run(command: list[str], stdin: str | None = None) -> str:

@@ -8,7 +8,6 @@ import json
 import ssl
 import subprocess
 import tempfile
-import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,22 +18,13 @@ from urllib.parse import urlencode, urlsplit
 
 from sandbox.machines import shell
 from sandbox.machines.objects import Machine, new_machine, node_object
+from tests.support import await_true
 
 Object = dict[str, Any]
 Kubectl = Callable[..., str]
 HOST = ("nsenter", "-t", "1", "-m", "-u", "-i", "-n", "-p", "--")
 OLD, NEW = "1.5.13", "1.5.20"
 _pools = itertools.count()
-
-
-def until(holds: Callable[[], Any], what: str, seconds: float = 30.0) -> Any:
-    """Wait until something is true and return it; say what was awaited when it never is."""
-    end = time.monotonic() + seconds
-    while True:
-        if found := holds():
-            return found
-        assert time.monotonic() < end, f"not within {seconds} s: {what}"
-        time.sleep(0.05)
 
 
 @dataclass
@@ -102,7 +92,7 @@ class Node:
 
     def installer(self) -> Object:
         """The installer pod that runs on the node."""
-        return until(
+        return await_true(
             lambda: next((pod for pod in self.pods("name=cgpu-installer") if _running(pod)), None), "an installer pod"
         )
 
@@ -129,7 +119,7 @@ class Node:
     def pod(self, name: str, gpu_mem: int = 0, **spec: Any) -> Object:
         """A pod that asks for GPU memory, sent through the scheduler to this node; returns it when it runs."""
         self.create_pod(name, gpu_mem, **spec)
-        return until(lambda: next((pod for pod in [self.lab.pod(name)] if _running(pod)), None), f"pod {name}")
+        return await_true(lambda: next((pod for pod in [self.lab.pod(name)] if _running(pod)), None), f"pod {name}")
 
     def create_pod(self, name: str, gpu_mem: int = 0, metadata: Object | None = None, **spec: Any) -> None:
         limits = {"aliyun.com/gpu-mem": gpu_mem} if gpu_mem else {}
@@ -142,7 +132,7 @@ class Node:
 
     def reboots(self, before: str) -> None:
         """Wait until the node is Ready in another boot than `before`."""
-        until(lambda: self.boot_id != before and self.ready == "True", "a new boot")
+        await_true(lambda: self.boot_id != before and self.ready == "True", "a new boot")
 
 
 def _running(pod: Object) -> bool:
@@ -224,7 +214,7 @@ class Lab:
         machine = new_machine(pool, "cn-hangzhou", next(_pools))
         self.create(node_object(machine))
         node = Node(self, machine)
-        until(lambda: node.ready == "True", f"node {node.name} Ready")
+        await_true(lambda: node.ready == "True", f"node {node.name} Ready")
         return node
 
     def daemon_set(self, node: Node, name: str, spec: Object, strategy: str = "RollingUpdate") -> None:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from sandbox.machines import shell
-from tests.sandbox.machines_rig import OLD, Lab, Node, until
-from tests.support import fresh_sandbox
+from tests.sandbox.machines_rig import OLD, Lab, Node
+from tests.support import await_true, fresh_sandbox
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +138,7 @@ def test_a_command_is_quick(node: Node) -> None:
 def test_a_command_that_takes_too_long_is_killed_with_its_children(node: Node) -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         node.run("sh", "-c", "sleep 611 & sleep 611", timeout=0.5)
-    until(lambda: not _processes(b"sleep\x00611\x00"), "the children gone")
+    await_true(lambda: not _processes(b"sleep\x00611\x00"), "the children gone")
 
 
 def test_an_unknown_machine_is_an_error(lab: Lab) -> None:
@@ -154,15 +154,15 @@ def test_nothing_on_a_node_outlives_the_sandbox_even_when_that_is_killed() -> No
         assert (
             shell.run(nodes_root, node, ["systemd-run", "--unit=stays", "sh", "-c", script], timeout=10).returncode == 0
         )
-        until(lambda: len(_processes(b"sleep\x00613\x00")) == 2, "two processes on the node")
+        await_true(lambda: len(_processes(b"sleep\x00613\x00")) == 2, "two processes on the node")
         os.kill(own.pid, signal.SIGKILL)
-        until(lambda: not _processes(b"sleep\x00613\x00"), "none")
+        await_true(lambda: not _processes(b"sleep\x00613\x00"), "none")
         assert str(nodes_root) not in Path("/proc/self/mounts").read_text()
 
 
 def test_logs_of_a_pod_are_what_its_annotation_says(lab: Lab, node: Node) -> None:
     node.create_pod("talks", metadata={"annotations": {"sandbox.ack/logs": "3141 MiB"}})
-    until(lambda: lab.try_kubectl("logs", "talks").stdout == "3141 MiB\n", "the log")
+    await_true(lambda: lab.try_kubectl("logs", "talks").stdout == "3141 MiB\n", "the log")
     lab.kubectl("delete", "pod", "talks", "--wait=false")
 
 

@@ -12,7 +12,7 @@ import pytest
 from sandbox.machines.containers import Container
 from sandbox.machines.systemd_run import parse
 from tests.sandbox.machines_bench import Bench, bench
-from tests.sandbox.machines_rig import until
+from tests.support import await_true
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_collect_forgets_a_failed_unit_too(machine: Bench) -> None:
 
 def test_remain_after_exit_keeps_the_status_until_the_unit_is_stopped(machine: Bench) -> None:
     machine.tool("systemd-run", "--unit=x", "--remain-after-exit", "true")
-    until(lambda: "exited" in machine.tool("systemctl", "show", "x", "-p", "SubState").out, "its end")
+    await_true(lambda: "exited" in machine.tool("systemctl", "show", "x", "-p", "SubState").out, "its end")
     assert machine.tool("systemctl", "is-active", "x").out == "active\n"
     machine.tool("systemctl", "stop", "x")
     assert machine.tool("systemctl", "show", "x", "-p", "LoadState", "--value").out == "not-found\n"
@@ -153,7 +153,7 @@ while true; do sleep 0.05; done
 def start_armed(machine: Bench) -> None:
     """A unit that has something to say when it is asked to end."""
     machine.tool("systemd-run", "--unit=x", "sh", "-c", _ON_TERM)
-    until((machine.host.root / "var/lib/armed").exists, "its trap is set")
+    await_true((machine.host.root / "var/lib/armed").exists, "its trap is set")
 
 
 def test_a_stopped_unit_is_asked_to_end_and_may_say_how(machine: Bench) -> None:
@@ -174,7 +174,7 @@ def test_a_unit_hears_of_the_restart_and_can_start_nothing_any_more(machine: Ben
     start_armed(machine)
     before = machine.host.boot_id
     machine.tool("reboot")
-    until(lambda: machine.host.on and machine.host.boot_id != before, "a new boot")
+    await_true(lambda: machine.host.on and machine.host.boot_id != before, "a new boot")
     assert (machine.host.root / "var/lib/said").read_text() == "stopped\n"
     assert "destructive" in machine.tool("journalctl", "-u", "x", "-o", "cat").out
 
@@ -183,7 +183,7 @@ def test_a_forced_restart_asks_nobody(machine: Bench) -> None:
     start_armed(machine)
     before = machine.host.boot_id
     machine.do(lambda: machine.host.restart("RebootInstance", force=True))
-    until(lambda: machine.host.on and machine.host.boot_id != before, "a new boot")
+    await_true(lambda: machine.host.on and machine.host.boot_id != before, "a new boot")
     assert not (machine.host.root / "var/lib/said").exists()
 
 
@@ -196,7 +196,7 @@ def test_the_journal_keeps_units_apart_and_outlives_the_restart(machine: Bench) 
         machine.tool("systemd-run", f"--unit={name}", "--wait", "echo", f"from {name}")
     boot = machine.host.boot_id
     machine.tool("reboot")
-    until(lambda: machine.host.on and machine.host.boot_id != boot, "the new boot")
+    await_true(lambda: machine.host.on and machine.host.boot_id != boot, "the new boot")
     said = machine.tool("journalctl", "-u", "a", "-o", "cat").out
     assert "from a" in said
     assert "from b" not in said
@@ -323,14 +323,14 @@ def test_a_stand_in_that_is_asked_for_what_it_does_not_know_fails_and_says_so(ma
 def test_every_way_to_restart_restarts(machine: Bench, command: list[str]) -> None:
     before = machine.host.boot_id
     assert machine.tool(*command).code == 0
-    until(lambda: machine.host.on and machine.host.boot_id != before, "a new boot")
+    await_true(lambda: machine.host.on and machine.host.boot_id != before, "a new boot")
     assert machine.host.cards.version == ""
 
 
 @pytest.mark.parametrize("command", [["poweroff"], ["shutdown", "-h", "now"], ["halt"]])
 def test_every_way_to_power_off_powers_off(machine: Bench, command: list[str]) -> None:
     assert machine.tool(*command).code == 0
-    until(lambda: not machine.host.on, "it is off")
+    await_true(lambda: not machine.host.on, "it is off")
 
 
 def test_a_restart_forgets_transient_units_and_starts_the_enabled_ones(machine: Bench) -> None:
@@ -339,6 +339,6 @@ def test_a_restart_forgets_transient_units_and_starts_the_enabled_ones(machine: 
     machine.tool("systemctl", "disable", "kubelet")
     before = machine.host.boot_id
     machine.tool("reboot")
-    until(lambda: machine.host.on and machine.host.boot_id != before, "a new boot")
+    await_true(lambda: machine.host.on and machine.host.boot_id != before, "a new boot")
     states: Any = [machine.tool("systemctl", "is-active", name).out.strip() for name in ("x", "containerd", "kubelet")]
     assert states == ["inactive", "active", "inactive"]

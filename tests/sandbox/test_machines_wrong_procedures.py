@@ -18,8 +18,9 @@ from sandbox import pools
 from sandbox.machines.objects import machine_of
 from sandbox.machines.power import request_reboot
 from tests.sandbox.cloud_rig import Caller, pool_body
-from tests.sandbox.machines_rig import NEW, OLD, Lab, Node, until
+from tests.sandbox.machines_rig import NEW, OLD, Lab, Node
 from tests.sandbox.test_cloud_sandbox import caller
+from tests.support import await_true
 
 UNINSTALL = ("bash", "/usr/local/cgpu-installer/uninstall.sh")
 STOP_ALL = "systemctl stop kubelet; crictl ps -q | xargs -r crictl stop; systemctl stop containerd"
@@ -49,7 +50,7 @@ def node(lab: Lab) -> Node:
     found.install(OLD)
     found.plug_in()
     found.installer()
-    until(lambda: found.get()["status"]["allocatable"].get("aliyun.com/gpu-mem") == "15", "the memory")
+    await_true(lambda: found.get()["status"]["allocatable"].get("aliyun.com/gpu-mem") == "15", "the memory")
     return found
 
 
@@ -57,7 +58,7 @@ def replace_installer(lab: Lab, node: Node) -> None:
     """Delete the pod of the old revision and wait for the new one."""
     before = node.installer()["metadata"]
     lab.kubectl("delete", "pod", "-n", "kube-system", before["name"])
-    until(lambda: node.installer()["spec"]["containers"][0]["image"].endswith(NEW), "the new installer pod")
+    await_true(lambda: node.installer()["spec"]["containers"][0]["image"].endswith(NEW), "the new installer pod")
 
 
 def start_unit(node: Node, name: str, *argv: str) -> int:
@@ -78,7 +79,7 @@ def test_right_a_replaced_installer_pod_loads_the_new_module_after_the_restart(l
     before = node.boot_id
     assert start_unit(node, "upgrade", "bash", node.write("/var/lib/upgrade.sh", PROCEDURE)) == 0
     node.reboots(before)
-    assert until(lambda: node.version, "the module") == NEW
+    assert await_true(lambda: node.version, "the module") == NEW
 
 
 def test_wrong_an_installer_pod_that_was_kept_brings_the_old_module_back(lab: Lab, node: Node) -> None:
@@ -86,7 +87,7 @@ def test_wrong_an_installer_pod_that_was_kept_brings_the_old_module_back(lab: La
     before = node.boot_id
     assert start_unit(node, "upgrade", "bash", node.write("/var/lib/upgrade.sh", PROCEDURE)) == 0
     node.reboots(before)
-    assert until(lambda: node.version, "the module") == OLD
+    assert await_true(lambda: node.version, "the module") == OLD
 
 
 def test_wrong_a_restart_without_the_uninstall_is_no_upgrade_of_a_loaded_module(lab: Lab, node: Node) -> None:
@@ -126,8 +127,8 @@ def test_wrong_a_kubelet_that_was_not_stopped_starts_the_containers_again(lab: L
     node.pod("inference", gpu_mem=4)
     first = instances(node)
     node.says("sh", "-c", "crictl ps -q | xargs -r crictl stop")
-    until(lambda: instances(node) not in ([], first), "the container is back, with an instance")
-    until(lambda: lab.pod("inference")["status"]["containerStatuses"][0]["restartCount"] == 1, "it is counted")
+    await_true(lambda: instances(node) not in ([], first), "the container is back, with an instance")
+    await_true(lambda: lab.pod("inference")["status"]["containerStatuses"][0]["restartCount"] == 1, "it is counted")
 
 
 def test_wrong_a_container_without_an_instance_still_holds_the_device(node: Node) -> None:
@@ -158,7 +159,7 @@ def test_wrong_docker_that_was_stopped_without_its_socket_comes_back(lab: Lab) -
 def test_wrong_a_running_kubelet_wakes_docker_through_its_socket(lab: Lab) -> None:
     node = lab.node(runtime="docker")
     node.says("systemctl", "stop", "docker")
-    until(lambda: node.run("systemctl", "is-active", "docker").returncode == 0, "docker is back")
+    await_true(lambda: node.run("systemctl", "is-active", "docker").returncode == 0, "docker is back")
 
 
 def test_right_docker_stays_down_when_its_socket_is_stopped_too(lab: Lab) -> None:
@@ -177,11 +178,11 @@ def test_wrong_a_nohup_child_of_the_pod_dies_when_the_pod_is_replaced(lab: Lab, 
     done = node.exec("sh", "-c", f"nohup setsid bash {script} >/dev/null 2>&1 &")
     assert done.returncode == 0
     tick = node.root / "var/lib/tick"
-    until(tick.exists, "it runs, and outlived the exec")
+    await_true(tick.exists, "it runs, and outlived the exec")
     first = tick.read_text()
-    until(lambda: tick.read_text() != first, "it goes on")
+    await_true(lambda: tick.read_text() != first, "it goes on")
     lab.kubectl("delete", "pod", "-n", "kube-system", node.installer()["metadata"]["name"])
-    until(lambda: _stands_still(tick), "it is dead")
+    await_true(lambda: _stands_still(tick), "it is dead")
 
 
 def _stands_still(tick: Path) -> bool:
@@ -200,7 +201,7 @@ def test_right_a_unit_of_systemd_outlives_the_pod_and_keeps_log_and_status(lab: 
     node.installer()
     assert node.exec("systemctl", "is-active", "job").stdout == "active\n"
     node.write("/var/lib/go", "")
-    until(lambda: node.exec("systemctl", "is-failed", "job").returncode == 0, "its end")
+    await_true(lambda: node.exec("systemctl", "is-failed", "job").returncode == 0, "its end")
     shown = node.exec("systemctl", "show", "job", "-p", "ExecMainStatus", "-p", "Result").stdout
     assert shown == "ExecMainStatus=5\nResult=exit-code\n"
     assert [line for line in node.exec("journalctl", "-u", "job", "-o", "cat").stdout.splitlines() if "ed" in line]
@@ -222,7 +223,7 @@ def test_right_a_second_start_finds_the_first(node: Node) -> None:
 
 def test_wrong_a_unit_does_not_outlive_the_restart(node: Node) -> None:
     assert start_unit(node, "forever", "sh", "-c", "while true; do date > /var/lib/tick; sleep 0.05; done") == 0
-    until((node.root / "var/lib/tick").exists, "it runs")
+    await_true((node.root / "var/lib/tick").exists, "it runs")
     before = node.boot_id
     assert node.exec("reboot").returncode in (0, 1)
     node.reboots(before)
@@ -250,7 +251,7 @@ def test_right_another_boot_id_and_ready_together_mean_that_it_is_back(lab: Lab,
     before = node.boot_id
     request_reboot(lab.nodes_root, node.name, "RebootInstance")
     seen = []
-    until(lambda: seen.append((node.boot_id != before, node.ready)) or seen[-1] == (True, "True"), "back")
+    await_true(lambda: seen.append((node.boot_id != before, node.ready)) or seen[-1] == (True, "True"), "back")
     assert (False, "Unknown") in seen, "it was away in between"
     assert (True, "Unknown") not in seen, "a new boot is told by a kubelet that runs"
     assert node.says("cat", "/proc/sys/kernel/random/boot_id").strip() == node.boot_id
@@ -279,7 +280,7 @@ def leave_failed(lab: Lab, node: Node) -> str:
     before = node.boot_id
     lab.kubectl("cordon", node.name)
     node.says("systemctl", "stop", "kubelet")
-    until(lambda: node.ready == "Unknown", "NotReady")
+    await_true(lambda: node.ready == "Unknown", "NotReady")
     return before
 
 
@@ -289,7 +290,9 @@ def test_wrong_auto_repair_restarts_and_uncordons_a_node_that_was_left_cordoned(
     node = managed[2]
     before = leave_failed(lab, node)
     node.reboots(before)
-    until(lambda: not node.get()["spec"].get("unschedulable"), "the cordon is gone, and nobody of ours took it away")
+    await_true(
+        lambda: not node.get()["spec"].get("unschedulable"), "the cordon is gone, by no hand of ours"
+    )
 
 
 def test_right_with_auto_repair_suspended_a_cordoned_node_stays_as_it_was_left(
@@ -301,4 +304,4 @@ def test_right_with_auto_repair_suspended_a_cordoned_node_stays_as_it_was_left(
     before = leave_failed(lab, node)
     patience = pools.load().timing.auto_repair_after + 3
     with pytest.raises(AssertionError, match="not within"):
-        until(lambda: node.boot_id != before or not node.get()["spec"].get("unschedulable"), "a repair", patience)
+        await_true(lambda: node.boot_id != before or not node.get()["spec"].get("unschedulable"), "a repair", patience)
