@@ -117,13 +117,16 @@ class Rig:
     def recover(self) -> None:
         """What a failed test left: faults, quarantine, cordons."""
         for name in self.nodes:
-            self.fault(name)
-            if self.state(name):
+            for fault in (Path(self.sandbox.nodes_root) / name / "run" / "faults").glob("*"):
+                fault.unlink()
+        for node in self.read("nodes", "--selector=ack.node.gpu.schedule=cgpu")["items"]:
+            name = node["metadata"]["name"]
+            if STATE in node["metadata"]["labels"]:
                 self.kubectl("label", "node", name, f"{STATE}-")
                 self.kubectl("annotate", "node", name, f"{RECORD}-", f"{RUN}-")
                 self.kubectl("taint", "node", name, f"{PREFIX}quarantined:NoSchedule-")
-            self.kubectl("uncordon", name)
-        for name in self.nodes:
+            if node["spec"].get("unschedulable"):
+                self.kubectl("uncordon", name)
             self.kubectl("wait", "--for=condition=Ready", "node", name, "--timeout=60s")
 
     # --- runs ---

@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.module_utils.common.parameters import remove_values
 from ansible.plugins.action import ActionBase
 
 try:
@@ -46,5 +45,5 @@ class ActionModule(ActionBase):
             )
         except Exception as problem:  # noqa: BLE001 - the outermost edge: one clear error, never a traceback
             done = {"failed": True, **runner.failure(problem)}
-        result.update(remove_values(done, []))
+        result.update(done)
         return result

@@ -59,7 +59,7 @@ class Lease:
             if version != seen:
                 seen, since = version, clock.monotonic()
             hold = _hold(found)
-            if hold is None or hold.holder == heir_of or self._dead(hold, clock.monotonic() - since):
+            if hold is None or hold.holder in (self._holder, heir_of) or self._dead(hold, clock.monotonic() - since):
                 if self._take(found):
                     return
                 continue

@@ -25,13 +25,14 @@ class _Question(threading.Thread):
 
     def __init__(self, ecs: Compute, instance_id: str, command: str) -> None:
         super().__init__(daemon=True)
-        self._ask = lambda: ecs.run_command(instance_id, command, timeout=TIMEOUT)
+        self._ecs = ecs
+        self._asked = (instance_id, command)
         self.answer: Status | None = None
         self.start()
 
     def run(self) -> None:
         try:
-            result = self._ask()
+            result = self._ecs.run_command(*self._asked, timeout=TIMEOUT)
         except AckError:
             return  # no Cloud Assistant, or no right to use it: the time-out decides
         if result.rc == 0:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 from ansible_collections.ack.ai_suite.plugins.module_utils.clients import clock
@@ -128,11 +129,13 @@ class Run:
             while waiting and not hindrance and len(self._active) < PARALLEL:
                 hindrance = node_upgrade.may_start(todo, self._settings, self._window(), self._failures)
                 if not hindrance:
-                    self._start(waiting.pop(0), todo)
-            if not self._active:
+                    if not self._start(waiting[0], todo):
+                        break
+                    waiting.pop(0)
+            if not self._active and (hindrance or not waiting):
                 return hindrance if waiting else ""
             idle = 0 if self._tick_all(todo) else idle + 1
-            if self._active:
+            if self._active or waiting:
                 self._guard.sleep(min(self._settings.timing.poll.total_seconds(), _SHORTEST * 2 ** min(idle, 16)))
 
     def _window(self) -> maintenance_window.State:
@@ -160,13 +163,17 @@ class Run:
                 self._end(job, todo)
         return moved
 
-    def _start(self, candidate: Candidate, todo: Work) -> None:
-        """Look at a node anew, and cordon it if everything still holds."""
+    def _start(self, candidate: Candidate, todo: Work) -> bool:
+        """Look at a node anew, and cordon it if everything still holds; False when the API does not answer now."""
         name = candidate.node.name
         try:
             self._hold(_node_lease(name))
-            node = self._writer.fresh(name)
-            job = Job.begin(node, todo, self._looks, self._writer, self._progress, self._settings)
+            job = self._begin(name, todo)
+        except KubeError as problem:
+            if problem.status not in BUSY:
+                raise
+            self._progress.waiting(name, f"the API does not answer: {problem.problem}")
+            return False
         except AckError as problem:
             if problem.code not in ("UPG-BUSY", "UPG-NODE-LOST", "UPG-NODE-GONE", "UPG-NODE-REFUSED"):
                 raise
@@ -175,13 +182,21 @@ class Run:
             self._results[name] = NodeEntry("refused", candidate.version, problem.problem, failed=failed)
             self._failures += failed
             self._let_go(name)
-            return
+            return True
         if job is None:
             self._results[name] = NodeEntry("current", todo.target)
             self._let_go(name)
-            return
+            return True
         self._active.append(job)
         self._keep_history(todo)
+        return True
+
+    def _begin(self, name: str, todo: Work) -> Job | None:
+        node = self._writer.fresh(name)
+        record = node_state.record_of(node)
+        if record is not None and node_state.owner(node) == self._writer.run:
+            return self._job(node, record)  # cordoned already, by a patch whose answer was lost
+        return Job.begin(node, todo, self._looks, self._writer, self._progress, self._settings)
 
     def _end(self, job: Job, todo: Work) -> None:
         self._active.remove(job)
@@ -194,30 +209,37 @@ class Run:
         self._keep_history(todo)
         done = sum(result.result in _DONE for result in self._results.values())
         left = len(todo.resume) + len(todo.start) - len(self._results)
-        window = self._window()
-        closes = f", the window closes in {words(window.left)}" if window.open else ""
+        window_left = self._window().left
+        soon = timedelta() < window_left < maintenance_window.HORIZON
+        closes = f", the window closes in {words(window_left)}" if soon else ""
         self._progress.say(f"{done} done, {self._failures} failed, {left} left{closes}")
 
     def _let_go(self, name: str) -> None:
         """Release the Lease of a node."""
         for lease in [lease for lease in self._guard.leases if lease.name == _node_lease(name)]:
             self._guard.leases.remove(lease)
-            lease.release()
+            with suppress(AckError):  # it runs out by itself
+                lease.release()
 
     # --- what is told afterwards ---
 
     def _keep_history(self, todo: Work, *, final: bool = False) -> None:
+        """A history that cannot be written now is no reason to leave nodes in the middle."""
         result = "running" if not final else "failed" if self._failures else "done"
-        self._writer.history(
-            run_history.Entry(
-                run=self._writer.run,
-                by=self._by,
-                target=todo.target,
-                started=self._started,
-                ended=clock.now() if final else None,
-                result=result,
-                nodes=self._results,
-            )
+        try:
+            self._writer.history(self._entry(todo, result, final=final))
+        except KubeError as problem:
+            self._progress.say(f"the history could not be written: {problem.problem}")
+
+    def _entry(self, todo: Work, result: str, *, final: bool) -> run_history.Entry:
+        return run_history.Entry(
+            run=self._writer.run,
+            by=self._by,
+            target=todo.target,
+            started=self._started,
+            ended=clock.now() if final else None,
+            result=result,
+            nodes=self._results,
         )
 
     def _outcome(self, todo: Work, hindrance: str) -> dict[str, Any]:
