@@ -55,7 +55,9 @@ class Helm:
             path = Path(chart).expanduser()
             if path.exists():
                 return str(path)
-            raise AckError(f"chart {chart}", "there is no such file or folder.", "Give an absolute path.", "HLM-CHART")
+            raise AckError(
+                f"chart {chart}", "there is no such file or folder.", "Give the absolute path of a chart.", "HLM-CHART"
+            )
         self._scratch = self._scratch or tempfile.TemporaryDirectory(prefix="ack-chart-")
         into = tempfile.mkdtemp(dir=self._scratch.name)
         source = ["--repo", repository] if repository else []

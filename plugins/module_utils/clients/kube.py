@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
@@ -227,6 +228,9 @@ class Kube:
         settings.retries = False  # a write that was sent twice behind our back is a lost idempotence
         settings.connection_pool_maxsize = 32
         asked = self._connection.kubeconfig
+        cure = "Set ack_connection.kubeconfig (or --kubeconfig, or KUBECONFIG) to a file that kubectl accepts."
+        if asked and not Path(asked).expanduser().is_file():
+            raise AckError(f"kubeconfig {asked}", "there is no such file.", cure, "KUB-CONFIG")
         try:
             return config.new_client_from_config(
                 asked or None, self._connection.context or None, client_configuration=settings
@@ -235,7 +239,7 @@ class Kube:
             raise AckError(
                 f"kubeconfig {asked or 'of KUBECONFIG or ~/.kube/config'}",
                 f"it cannot be used: {_first_line(problem)}.",
-                "Set ack_connection.kubeconfig (and context) to a file that kubectl accepts.",
+                cure,
                 "KUB-CONFIG",
             ) from None
 

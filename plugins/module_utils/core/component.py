@@ -350,7 +350,11 @@ def told_of(component: Component, nodes: Sequence[Behind]) -> tuple[Finding, ...
     first = nodes[0]
     has = f"{len(nodes)} node(s) keep the cGPU that they have, such as {first.image} with policy {first.policy}"
     required = f"{first.wanted_image} with policy {first.wanted_policy}"
-    cure = f"node_upgrade brings them up to date: {joined([node.node for node in nodes])}."
+    names = joined([node.node for node in nodes])
+    if any(node.image != node.wanted_image for node in nodes):
+        cure = f"node_upgrade brings them up to date: {names}."
+    else:  # node_upgrade looks at the version alone
+        cure = f"A loaded module keeps its policy: drain the node, delete its installer pod, restart it: {names}."
     return (Finding("CMP-BEHIND", component.subject, has, required, cure, "info"),)
 
 
