@@ -70,6 +70,7 @@ def settings(params: Mapping[str, Any], uninstall: bytes = b"") -> Settings:
     known = frozenset((*KNOWN, *_versions("known_versions", params.get("known_versions") or (), findings)))
     target = _target(params.get("target_version"), known, findings)
     timing = _lengths("timing", params.get("timing") or {}, Timing, findings)
+    _long_enough(calendar, timing, findings)
     eviction = dict(params.get("drain") or {})
     limit = _lengths("drain", {"timeout": eviction.pop("timeout", None)}, drain.Options, findings).timeout
     most = str(1 if params.get("max_failures") is None else params["max_failures"]).strip()
@@ -93,6 +94,20 @@ def settings(params: Mapping[str, Any], uninstall: bytes = b"") -> Settings:
 
 def _finding(subject: str, found: Any, required: str, cure: str, code: str = "UPG-INPUT") -> Finding:
     return Finding(code, subject, repr(found), required, cure)
+
+
+def _long_enough(calendar: Calendar, timing: Timing, findings: list[Finding]) -> None:
+    """Windows that are all shorter than a node takes would start none, night after night.
+
+    Windows given by their end are left to the run: they may be longer on some days, and adjoining ones are one.
+    """
+    known = [window.duration for window in calendar.windows if window.duration is not None]
+    if known and len(known) == len(calendar.windows) and sum(known, timedelta()) < timing.node:
+        longest = lengths.words(max(known))
+        findings.append(
+            _finding("windows", longest, f"{lengths.words(timing.node)}, what timing.node says that a node takes",
+                     "Make a window longer, or timing.node shorter if nodes are faster.", "UPG-WINDOW-SHORT")
+        )  # fmt: skip
 
 
 def _versions(subject: str, given: Any, findings: list[Finding]) -> list[str]:

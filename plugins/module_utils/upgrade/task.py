@@ -69,11 +69,16 @@ def _judged(result: dict[str, Any], settings: Settings, emit: Callable[[str], No
     if waiting:
         left = result.get("not_started") or [row["node"] for row in result["nodes"] if row["status"] == "pending"]
         emit(f"[{host}] not done: {len(left)} node{'s' * (len(left) != 1)}; {waiting}")
-    wrong = [f"{name}: {told['reason']}" for name, told in (result.get("results") or {}).items() if told["failed"]]
+    results = result.get("results") or {}
+    wrong = [f"{name}: {told['reason']}" for name, told in results.items() if told["failed"]]
+    held = [row for row in result["nodes"] if row["status"] == "quarantined" and row["node"] not in results]
+    wrong += [f"{row['node']}: quarantined by an earlier run: {row['reason']}" for row in held]
     if settings.refused == "fail":
         wrong += [f"{row['node']}: it must not be upgraded" for row in result["nodes"] if row["status"] == "refused"]
     if wrong:
-        cure = "Mend the cause (see results and findings) and run again."
+        sick = held or any(told["result"] == "quarantined" for told in results.values())
+        how = "with node_upgrade_retry_quarantined: true" if sick else "again"
+        cure = f"Mend the cause (see results), then run {how}."
         return result | _failure("UPG-NODES-FAILED", f"{len(wrong)} node(s) failed. {joined(wrong)}. {cure}")
     if waiting and settings.incomplete == "fail":
         return result | _failure("UPG-INCOMPLETE", f"{waiting}.")

@@ -414,6 +414,7 @@ def test_the_failure_budget_counts_the_whole_run_and_what_is_quarantined(
         ({"target_version": "latest"}, "UPG-TARGET-FORM"),
         ({"target_version": "1.5.14"}, "UPG-TARGET-UNKNOWN"),
         ({"known_versions": [1.6]}, "UPG-TARGET-FORM"),
+        ({"windows": [{**ALL_DAY, "duration": "50m"}], "timing": {"node": "1h"}}, "UPG-WINDOW-SHORT"),
         ({"max_failures": 0}, "UPG-INPUT"),
         ({"max_failures": "half"}, "UPG-INPUT"),
         ({"timing": {"boot": 20}}, "UPG-INPUT"),
