@@ -290,9 +290,7 @@ def test_wrong_auto_repair_restarts_and_uncordons_a_node_that_was_left_cordoned(
     node = managed[2]
     before = leave_failed(lab, node)
     node.reboots(before)
-    await_true(
-        lambda: not node.get()["spec"].get("unschedulable"), "the cordon is gone, by no hand of ours"
-    )
+    await_true(lambda: not node.get()["spec"].get("unschedulable"), "the cordon is gone, by no hand of ours")
 
 
 def test_right_with_auto_repair_suspended_a_cordoned_node_stays_as_it_was_left(
