@@ -18,6 +18,8 @@ from typing import Any
 from sandbox.machines import jail, rewrite
 
 NODE_MARK, GROUP_MARK = "SANDBOX_NODE", "SANDBOX_CGROUP"
+# Whose sandbox it is: nodes have the same names in all of them, and without own namespaces all processes are in sight.
+SANDBOX_MARK = "ACK_SANDBOX_OF"
 _HOST_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -39,7 +41,7 @@ class Processes:
         self._proc = run_folder / "proc" if isolated else Path("/proc")
         self._isolated = isolated
         self._built: set[Path] = set()
-        self._inherited = {key: os.environ[key] for key in ("ACK_SANDBOX_OF", "LANG") if key in os.environ}
+        self._inherited = {key: os.environ[key] for key in (SANDBOX_MARK, "LANG") if key in os.environ}
 
     async def start(
         self, place: Place, argv: Sequence[str], group: str, *, folder: str = "/", env: dict[str, str], **streams: Any
@@ -84,7 +86,9 @@ class Processes:
                 os.kill(pid, number)
 
     def _marked(self, node: str, group: str) -> list[int]:
-        wanted, found = f"{NODE_MARK}={node}".encode(), []
+        wanted, found = {f"{NODE_MARK}={node}".encode()}, []
+        if SANDBOX_MARK in self._inherited:
+            wanted.add(f"{SANDBOX_MARK}={self._inherited[SANDBOX_MARK]}".encode())
         mark = f"{GROUP_MARK}={group}".encode()
         for name in os.listdir(self._proc):  # noqa: PTH208 (a thousand times a second faster)
             if not name.isdigit():
@@ -93,7 +97,7 @@ class Processes:
                 variables = (self._proc / name / "environ").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if wanted in variables and _below(mark, variables, everything=not group):
+            if wanted <= set(variables) and _below(mark, variables, everything=not group):
                 found.append(int(name))
         return found
 
