@@ -27,7 +27,7 @@ STATE, RUN, RECORD = f"{PREFIX}upgrade-state", f"{PREFIX}run", f"{PREFIX}upgrade
 IMAGE = "registry.example.test/acs/cgpu-installer"
 ALL_DAY = [{"start": "00:00", "duration": "24h", "timezone": "Asia/Shanghai"}]
 FAST = {
-    "poll": "0.2s", "lease": "2s", "settle": "2s", "node": "1m", "installer": "20s", "host": "30s", "command": "20s",
+    "poll": "0.2s", "lease": "1s", "settle": "2s", "node": "1m", "installer": "20s", "host": "30s", "command": "20s",
     "boot": "30s", "verify": "20s",
 }  # fmt: skip
 _SETTINGS = {"windows": ALL_DAY, "drain": {"timeout": "60s"}}
