@@ -20,11 +20,14 @@ VERSION_FILE = "/proc/cgpu_km/version"
 FOLDER = "/var/lib/ai-suite"
 
 Runtime = Literal["containerd", "docker"]
-Phase = Literal["absent", "started", "stopping", "uninstalling", "uninstalled", "refused", "failed"]
+Phase = Literal["absent", "started", "stopping", "uninstalling", "uninstalled", "refused", "failed", "died"]
 
 
 class Status(msgspec.Struct, frozen=True):
-    """How far the unit on a host is. ``refused`` ended before the uninstall, ``failed`` after it began."""
+    """How far the unit on a host is. ``refused`` ended before the uninstall, ``failed`` after it began.
+
+    ``died`` left no end of its own: somebody killed it, or its host restarted (then the boot id is another one).
+    """
 
     phase: Phase = "absent"
     text: str = ""
@@ -83,6 +86,7 @@ def status_command(unit: str) -> str:
     """Shell text whose output ``read_status`` understands; it also runs through Cloud Assistant."""
     return f"""\
 printf 'boot_id=%s\\n' "$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)"
+systemctl is-active --quiet {unit} && echo alive=yes
 [ -d {FOLDER}/{unit}/started ] && echo phase=started
 cat {FOLDER}/{unit}/status 2>/dev/null
 exit 0
@@ -90,8 +94,14 @@ exit 0
 
 
 def read_status(output: str) -> Status:
+    """The life of the unit was looked at before its status: one that was dead by then has written its last."""
     found = _pairs(output)
-    return Status(msgspec.convert(found.get("phase", "absent"), Phase), found.get("text", ""), found.get("boot_id", ""))
+    phase, alive = msgspec.convert(found.get("phase", "absent"), Phase), "alive" in found
+    if alive and phase == "absent":
+        phase = "started"
+    if not alive and phase in ("started", "stopping", "uninstalling"):
+        return Status("died", f"while {phase}", found.get("boot_id", ""))
+    return Status(phase, found.get("text", ""), found.get("boot_id", ""))
 
 
 def _pairs(output: str) -> dict[str, str]:

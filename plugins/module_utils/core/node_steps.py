@@ -209,6 +209,9 @@ def _upgrading(view: View, settings: Settings) -> Step:
             return Advance(node_state.advance(view.record, "rebooting", view.now))
     if view.restarted:  # in the middle of it: what is loaded now tells
         return Advance(node_state.advance(view.record, "rebooting", view.now))
+    if host.phase == "died" and host.boot_id == view.record.boot_id:
+        return End("quarantined", f"the unit on the host was killed {host.text}",
+                   f"{log}, then restart the node and retry.", failed=True)  # fmt: skip
     if view.waited >= settings.timing.host:
         return End("quarantined", f"the unit on the host is {host.phase} for {words(view.waited)}",
                    f"{log}, then restart the node and retry.", failed=True)  # fmt: skip

@@ -70,7 +70,8 @@ class Job:
             raise AckError(
                 f"node {node.name}", joined([f"{f.found} ({f.cure})" for f in wrong]), "Mend it.", "UPG-NODE-REFUSED"
             )
-        record = node_steps.first(node, todo.target, version, f"ai-suite-{writer.run}-{node.name}", clock.now(), before)
+        unit = f"ai-suite-{writer.run}-{node.name}".replace(".", "-")  # systemd takes what follows a dot for a type
+        record = node_steps.first(node, todo.target, version, unit, clock.now(), before)
         node = writer.node(node, "", lambda now: node_state.claim(now, writer.run, record))
         progress.node(node.name, f"cordoned, cGPU {version or 'none'} -> {todo.target}")
         job = cls(node, record, looks, writer, progress, settings)

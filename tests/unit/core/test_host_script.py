@@ -81,9 +81,13 @@ def test_the_answer_of_the_probe(output: str, expected: Probe) -> None:
     ("output", "expected"),
     [
         ("boot_id=b\n", Status("absent", "", "b")),
-        ("boot_id=b\nphase=started\n", Status("started", "", "b")),
-        ("boot_id=b\nphase=started\nphase=stopping\ntext=kubelet\n", Status("stopping", "kubelet", "b")),
+        ("boot_id=b\nalive=yes\n", Status("started", "", "b")),
+        ("boot_id=b\nalive=yes\nphase=started\n", Status("started", "", "b")),
+        ("boot_id=b\nalive=yes\nphase=started\nphase=stopping\ntext=kubelet\n", Status("stopping", "kubelet", "b")),
         ("phase=started\nphase=refused\ntext=still on the GPU: a=b\n", Status("refused", "still on the GPU: a=b")),
+        ("boot_id=b\nphase=started\n", Status("died", "while started", "b")),
+        ("boot_id=b\nphase=started\nphase=uninstalling\ntext=\n", Status("died", "while uninstalling", "b")),
+        ("phase=started\nphase=uninstalled\ntext=\n", Status("uninstalled")),
     ],
 )
 def test_the_answer_about_the_unit(output: str, expected: Status) -> None:
@@ -133,7 +137,7 @@ class Computer:
             text = text.replace(path, f"{self.root}{path}")
         environment = {"PATH": f"{self.root}/bin:/usr/bin:/bin", "HOST": str(self.root)}
         subprocess.run(["sh", "-c", text], env=environment, check=False, timeout=30)
-        return host_script.read_status((folder / "status").read_text())
+        return host_script.read_status((folder / "status").read_text())  # its last, since the script has ended
 
     @property
     def calls(self) -> list[str]:

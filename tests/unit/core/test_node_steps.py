@@ -216,6 +216,7 @@ def test_a_drain_that_ran_out_of_time_names_the_refusal() -> None:
         (lambda: step("upgrading", host=Status("failed", "exit status 1")), "exit status 1"),
         (lambda: step("upgrading", waited=901, host=Status("uninstalling")), "is uninstalling for 15m01s"),
         (lambda: step("upgrading", waited=901, host=None, chosen=settings(reboot="guest")), "did not restart"),
+        (lambda: step("upgrading", host=Status("died", "while stopping", "old")), "was killed while stopping"),
         (lambda: step("rebooting", waited=1201, record={"restarted": NOW}), "did not restart after 20m01s"),
         (lambda: step("rebooting", waited=1201), "was not restarted after 20m01s"),
         (lambda: step("rebooting", waited=1201, on=node(boot="new", ready=False)), "restarted, but is not Ready"),
@@ -237,11 +238,15 @@ def test_a_failure_after_the_uninstall_quarantines_the_node(taken: Any, reason: 
 # --- silence, restarts, windows ---
 
 
+def test_a_unit_that_died_with_its_host_waits_until_the_api_knows_of_the_restart() -> None:
+    assert isinstance(step("upgrading", host=Status("died", "while uninstalling", "new")), Wait)
+
+
 def test_a_host_that_stays_silent_is_restarted_by_ecs() -> None:
     assert next_state(step("upgrading", waited=901, host=None)) == "rebooting"
 
 
-@pytest.mark.parametrize("phase", ["started", "stopping", "uninstalling", "uninstalled"])
+@pytest.mark.parametrize("phase", ["started", "stopping", "uninstalling", "uninstalled", "died"])
 def test_a_node_that_restarted_in_the_middle_goes_on_to_be_verified(phase: Any) -> None:
     assert next_state(step("upgrading", host=Status(phase), on=node(boot="new"))) == "rebooting"
     assert next_state(step("rebooting", on=node(boot="new"))) == "verifying"
