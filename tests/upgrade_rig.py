@@ -251,8 +251,12 @@ class Rig:
             None,
         )
         assert first is not None, f"{latter} wrote to no node"
-        late = [entry for entry in self.writes(former) if entry["requestReceivedTimestamp"] > first]
-        assert [books.shown(entry) for entry in late] == []
+        late = [
+            f"{entry['requestReceivedTimestamp']} {books.shown(entry)} {entry['responseStatus']['code']}"
+            for entry in self.writes(former)
+            if entry["requestReceivedTimestamp"] > first
+        ]
+        assert not late, f"{former} wrote after {first}, when {latter} had begun: {late}"
 
 
 def kill(run: Run, how: str) -> int:

@@ -35,8 +35,8 @@ def closed() -> list[dict[str, Any]]:
 
 
 def closing(seconds: int) -> list[dict[str, Any]]:
-    """A window that closes in so many seconds."""
-    start = (datetime.now(UTC) - timedelta(minutes=5)).replace(second=0, microsecond=0)
+    """A window of a quarter of an hour that closes in so many seconds."""
+    start = (datetime.now(UTC) - timedelta(minutes=15)).replace(second=0, microsecond=0)
     length = (datetime.now(UTC) - start).total_seconds() + seconds
     return [{"start": f"{start:%H:%M}", "duration": f"{length:.0f}s", "timezone": "UTC"}]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -29,6 +30,7 @@ class Guard:
         self._parent = parent.pid if parent is not None else os.getppid()
         self._signal = 0
         self._before: dict[int, Any] = {}
+        self._renewing = threading.Lock()
         self.leases: list[Lease] = []
 
     def __enter__(self) -> Guard:
@@ -63,8 +65,9 @@ class Guard:
                 "Run again: it goes on where this run was.",
                 "UPG-INTERRUPTED",
             )
-        for lease in self.leases:
-            lease.renew()
+        with self._renewing:  # evictions are sent side by side
+            for lease in self.leases:
+                lease.renew()
 
     def sleep(self, seconds: float) -> None:
         """Wait, and notice within a tenth of a second that the process must end."""

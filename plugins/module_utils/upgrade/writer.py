@@ -6,7 +6,7 @@ taken the node over. A Lease alone does not protect: a process that was frozen p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -54,10 +54,9 @@ class Writer:
     def ensure_namespace(self) -> None:
         """The place of the Leases and the history."""
         if self._kube.find(f"/api/v1/namespaces/{NAMESPACE}") is None:
-            self._guard.check()
             body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
             try:
-                self._kube.create("/api/v1/namespaces", body)
+                self._create("/api/v1/namespaces", body)
             except KubeError as problem:
                 if problem.status != 409:
                     raise
@@ -70,9 +69,8 @@ class Writer:
         """
         afterwards = "" if leaves else self.run
         for attempt in range(_TRIES):
-            self._guard.check()
             try:
-                return msgspec.convert(self._kube.patch(_path(node.name), build(node)), Node)
+                return msgspec.convert(self._patch(_path(node.name), build(node), "json"), Node)
             except KubeError as problem:
                 if problem.status not in (*REPEATABLE, *BUSY):
                     raise
@@ -99,7 +97,6 @@ class Writer:
         if not pods:
             return []
         self._eviction = self._eviction or self._eviction_version()
-        self._guard.check()
         with ThreadPoolExecutor(_PARALLEL) as pool:
             answers = pool.map(lambda pod: self._evict(pod, grace_period), pods)
             return [answer for answer in answers if answer is not None]
@@ -111,7 +108,7 @@ class Writer:
     def _evict(self, pod: Pod, grace_period: int | None) -> Refused | None:
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/eviction"
         try:
-            self._kube.create(path, drain.eviction_body(pod, self._eviction, grace_period))
+            self._create(path, drain.eviction_body(pod, self._eviction, grace_period))
         except KubeError as problem:
             answer = drain.answer(problem.status)
             if answer in ("later", "refused"):
@@ -133,17 +130,26 @@ class Writer:
     def history(self, entry: run_history.Entry) -> None:
         """Keep what this run did, beside the last ones; each run writes its own key only."""
         folder = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
-        self._guard.check()
         if self._remembered:  # the key is there, and what was too old is gone
-            self._kube.patch(f"{folder}/{HISTORY}", {"data": run_history.change({}, entry)}, "merge")
+            self._patch(f"{folder}/{HISTORY}", {"data": run_history.change({}, entry)}, "merge")
             return
         found: dict[str, Any] | None = self._kube.find(f"{folder}/{HISTORY}")
         data = {"data": run_history.change((found or {}).get("data") or {}, entry)}
         if found is not None:
-            self._kube.patch(f"{folder}/{HISTORY}", data, "merge")
+            self._patch(f"{folder}/{HISTORY}", data, "merge")
         else:
-            self._kube.create(folder, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": HISTORY}, **data})
+            self._create(folder, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": HISTORY}, **data})
         self._remembered = True
+
+    # The guard is asked last of all: between it and the request there must be no other one that could take its time.
+
+    def _create(self, path: str, body: Mapping[str, Any]) -> None:
+        self._guard.check()
+        self._kube.create(path, body)
+
+    def _patch(self, path: str, body: Any, kind: str) -> dict[str, Any]:
+        self._guard.check()
+        return self._kube.patch(path, body, kind)
 
 
 def _path(name: str) -> str:
