@@ -259,6 +259,14 @@ class Rig:
         assert not late, f"{former} wrote after {first}, when {latter} had begun: {late}"
 
 
+def fails(run: Run, *said: str) -> None:
+    """A run failed with one clear error that says all of this."""
+    assert run.process.returncode != 0, run.output
+    assert "Traceback" not in run.output
+    for text in said:
+        assert text in run.output, run.output
+
+
 def kill(run: Run, how: str) -> int:
     """Kill a run; returns its worker, which may take a moment to notice."""
     worker = run.worker()

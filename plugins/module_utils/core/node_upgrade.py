@@ -274,7 +274,7 @@ def plan(settings: Settings, todo: Work) -> Plan:
             "target": todo.target,
             "nodes": rows,
             "waiting_for": hindrance if todo.start else "",
-            "window": window_facts(todo.window),
+            "window": window_facts(settings.calendar, todo.window),
         },
     )
 
@@ -285,15 +285,21 @@ def _listed(todo: Work) -> list[Candidate]:
     return first + [candidate for candidate in todo.candidates if candidate.node.name not in names]
 
 
-def window_facts(window: maintenance_window.State) -> Mapping[str, Any]:
-    """The state of the windows, for machines; times in UTC."""
+def window_facts(calendar: maintenance_window.Calendar, window: maintenance_window.State) -> Mapping[str, Any]:
+    """The state of the windows, for machines; times in UTC. ``skipped`` are openings that daylight saving swallows."""
 
     def iso(moment: datetime | None) -> str | None:
         return moment.strftime("%Y-%m-%dT%H:%M:%SZ") if moment else None
 
+    until = window.following.opens if window.following else window.now
     return {
         "open": window.open is not None,
         "closes": iso(window.open.closes if window.open else None),
         "seconds_left": int(window.left.total_seconds()),
         "next_opening": iso(window.following.opens if window.following else None),
+        "skipped": [
+            f"{start:%Y-%m-%d %H:%M} {rule.zone}"
+            for rule in calendar.windows
+            for start in maintenance_window.skipped(rule, window.now, until)
+        ],
     }

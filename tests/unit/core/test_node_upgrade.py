@@ -369,7 +369,16 @@ def test_outside_a_window_nothing_starts_and_the_next_opening_is_named() -> None
     assert [row["status"] for row in found.facts["nodes"]] == ["pending"]
     assert found.facts["window"] == {
         "open": False, "closes": None, "seconds_left": 0, "next_opening": "2026-05-10T01:00:00Z",
+        "skipped": [],
     }  # fmt: skip
+
+
+def test_an_opening_that_daylight_saving_swallows_is_told() -> None:
+    berlin = {"days": ["sun"], "start": "02:00", "duration": "1h", "timezone": "Europe/Berlin"}
+    seen = msgspec.structs.replace(observed(node("a")), now=datetime(2026, 3, 28, 12, tzinfo=UTC))
+    found = plan(settings(windows=[berlin]), seen)
+    assert found.facts["window"]["skipped"] == ["2026-03-29 02:00 Europe/Berlin"]
+    assert "opens 2026-04-05 00:00 UTC" in found.facts["waiting_for"]
 
 
 def test_outside_a_window_nodes_of_a_killed_run_are_still_dealt_with() -> None:
